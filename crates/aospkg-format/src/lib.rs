@@ -1,0 +1,1 @@
+//! The package container read in place: reader, path index, writer, packer, verifier.

@@ -1,0 +1,1 @@
+//! Header bytes to a handler, as the Linux kernel's binary-format handlers do it.

@@ -1,0 +1,1 @@
+//! Runs WebAssembly programs against the kernel's system calls on Wasmtime.

@@ -1,0 +1,1 @@
+//! A command name and $PATH to an executable file.

@@ -1,0 +1,1 @@
+//! Packages seen as a file system: the /opt/agentos tree, its link farm, current and provides.

@@ -1,0 +1,1 @@
+//! Processes, sessions, groups, wait, signals, descriptor tables, pipes and poll.

@@ -1,0 +1,1 @@
+//! Assembles a virtual machine and holds the aos command.

@@ -1,0 +1,2 @@
+//! The `aos` command.
+fn main() {}
