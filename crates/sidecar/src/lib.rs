@@ -1,1 +1,12 @@
-//! Assembles a virtual machine and holds the aos command.
+//! Assembles a virtual machine out of the crates below it, and fetches what it is made of.
+//!
+//! The `aos` command, the tests and the benches are thin callers of this library:
+//!
+//! - [`cache`] says where things that can be made again are kept;
+//! - [`npm`] turns `npm:NAME@VERSION` into package files in that cache.
+//!
+//! No module here knows how a system call works, and nothing here is reachable by a guest.
+#![deny(missing_docs)]
+
+pub mod cache;
+pub mod npm;
