@@ -3,10 +3,12 @@
 //! The `aos` command, the tests and the benches are thin callers of this library:
 //!
 //! - [`cache`] says where things that can be made again are kept;
+//! - [`hostio`] lends the host's standard streams to a guest;
 //! - [`npm`] turns `npm:NAME@VERSION` into package files in that cache.
 //!
 //! No module here knows how a system call works, and nothing here is reachable by a guest.
 #![deny(missing_docs)]
 
 pub mod cache;
+pub mod hostio;
 pub mod npm;

@@ -1,2 +1,45 @@
-//! The `aos` command.
-fn main() {}
+//! The `aos` command: packages as files, and programs run in a virtual machine.
+//!
+//! Exit statuses: 0 for success, 1 for a failure, 2 for a wrong command line, 141 when whoever
+//! reads our output went away. `aos run` has its own, see [`run`].
+
+mod cat;
+mod fetch;
+mod inspect;
+mod ls;
+mod open;
+mod output;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Runs a Linux-like machine inside one process, from packages that are never unpacked.
+#[derive(Parser)]
+#[command(
+    name = "aos",
+    version,
+    arg_required_else_help = true,
+    max_term_width = 100
+)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Inspect(inspect::Arguments),
+    Ls(ls::Arguments),
+    Cat(cat::Arguments),
+    Fetch(fetch::Arguments),
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().command {
+        Command::Inspect(arguments) => inspect::run(&arguments),
+        Command::Ls(arguments) => ls::run(&arguments),
+        Command::Cat(arguments) => cat::run(&arguments),
+        Command::Fetch(arguments) => fetch::run(&arguments),
+    };
+    output::finish(result)
+}
