@@ -82,6 +82,12 @@ pub trait FileOps: Send + Sync + Any {
         Err(Errno::ENOTSUP)
     }
 
+    /// Removes, zeroes or moves a range (`fallocate` with flags); offsets and lengths in bytes.
+    fn change_range(&self, change: RangeChange, offset: u64, len: u64) -> Result<()> {
+        let _ = (change, offset, len);
+        Err(Errno::ENOTSUP)
+    }
+
     /// Bytes readable without blocking (`FIONREAD`).
     fn readable_bytes(&self) -> Result<usize> {
         Err(Errno::ENOTTY)
@@ -96,6 +102,24 @@ pub trait FileOps: Send + Sync + Any {
     fn release(&self, flags: OpenFlags) {
         let _ = flags;
     }
+}
+
+/// What [`FileOps::change_range`] does to a range (`FALLOC_FL_*`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RangeChange {
+    /// Gives its space back; it reads as zeros and the size stays.
+    PunchHole,
+    /// Makes it read as zeros, with space reserved. Extends the file unless `keep_size`.
+    Zero {
+        /// The size stays although the range goes beyond it.
+        keep_size: bool,
+    },
+    /// Takes it out; what follows moves down. `EINVAL` unless offset and length are whole blocks
+    /// and the range ends before the end of the file.
+    Collapse,
+    /// Makes room for it; what is there and follows moves up. `EINVAL` unless offset and length
+    /// are whole blocks and the offset is before the end of the file.
+    Insert,
 }
 
 /// From where [`OpenFile::seek`] counts.

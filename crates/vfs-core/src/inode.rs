@@ -17,6 +17,16 @@ use crate::types::{
 };
 use std::any::Any;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A device number for a file system that has no device (`get_anon_bdev`): major 0, and a minor
+/// that no other file system of this host process has had.
+pub fn anonymous_dev() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    let minor = NEXT.fetch_add(1, Ordering::Relaxed);
+    // The layout of `dev_t` in `stat`: the minor's low byte, then 12 bits for the major, the rest.
+    (minor & 0xff) | ((minor & !0xff) << 12)
+}
 
 /// A shared handle of an inode.
 pub type InodeRef = Arc<dyn Inode>;

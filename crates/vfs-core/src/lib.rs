@@ -19,6 +19,7 @@ pub mod dentry;
 pub mod errno;
 pub mod file;
 pub mod inode;
+pub mod memfs;
 pub mod mount;
 pub mod namei;
 mod sync;
@@ -27,8 +28,9 @@ pub mod wait;
 
 pub use dentry::Dentry;
 pub use errno::{Errno, Result};
-pub use file::{FileOps, OpenFile, Whence};
+pub use file::{FileOps, OpenFile, RangeChange, Whence};
 pub use inode::{Content, FileSystem, Inode, InodeRef, LinkTarget, NewNode};
+pub use memfs::{MemFs, MemFsOptions};
 pub use mount::{AbsolutePath, Mount, MountFlags, MountInfo, Namespace};
 pub use namei::{At, Lookup, Path, SpecialFiles, TimeSet, permission};
 pub use types::{

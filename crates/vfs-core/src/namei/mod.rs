@@ -18,7 +18,7 @@ mod perm;
 mod walk;
 
 pub use attr::TimeSet;
-pub use perm::{access_permission, permission};
+pub use perm::{access_permission, permission, setid_dropped};
 
 use crate::dentry::Dentry;
 use crate::errno::Result;

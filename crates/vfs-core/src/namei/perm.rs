@@ -127,16 +127,22 @@ pub(crate) fn may_delete(
 }
 
 /// The mode after the set-ID bits that a change of owner or content takes away from a file
-/// (`setattr_should_drop_suidgid`), or `None` if it stays. A set-group-ID bit without group
-/// execute means mandatory locking and only goes if the caller is not of the group.
+/// (`setattr_should_drop_suidgid`), or `None` if it stays.
 pub(crate) fn without_setid(stat: &Stat, cred: &Cred) -> Option<u32> {
     if stat.file_type() == FileType::Directory {
         return None;
     }
-    let mut mode = stat.perm() & !S_ISUID;
-    if mode & S_ISGID != 0 && (mode & S_IXGRP != 0 || !(cred.is_root() || cred.in_group(stat.gid)))
-    {
-        mode &= !S_ISGID;
+    setid_dropped(stat.perm(), stat.gid, cred)
+}
+
+/// The permission bits `perm` of a file of the group `gid` without the set-ID bits that go when
+/// `cred` writes to it or its owner changes; `None` if none go. A set-group-ID bit without group
+/// execute once meant mandatory locking and only goes if the caller is not of the group. Root's
+/// writes take nothing away; that is the caller's to know.
+pub fn setid_dropped(perm: u32, gid: u32, cred: &Cred) -> Option<u32> {
+    let mut kept = perm & !S_ISUID;
+    if kept & S_ISGID != 0 && (kept & S_IXGRP != 0 || !(cred.is_root() || cred.in_group(gid))) {
+        kept &= !S_ISGID;
     }
-    (mode != stat.perm()).then_some(mode)
+    (kept != perm).then_some(kept)
 }
