@@ -49,8 +49,12 @@ impl Node {
         }
         let lower = self.real()?;
         let stat = lower.stat()?;
-        let Some(place) = self.place() else { return self.copy_up_nameless(lower, &stat, keep) };
-        let Some(parent) = place.parent.upper.get() else { return Ok(()) };
+        let Some(place) = self.place() else {
+            return self.copy_up_nameless(lower, &stat, keep);
+        };
+        let Some(parent) = place.parent.upper.get() else {
+            return Ok(());
+        };
         let state = lock(place.parent.dir()?);
         if !self.is_at(&place.parent, &place.name) {
             return Ok(());
@@ -62,8 +66,11 @@ impl Node {
             self.shared.set_origin(ino, self.ino);
         }
         // The directory did not change for anyone who looks at the overlay.
-        let times =
-            SetAttr { atime: Some(before.atime), mtime: Some(before.mtime), ..SetAttr::default() };
+        let times = SetAttr {
+            atime: Some(before.atime),
+            mtime: Some(before.mtime),
+            ..SetAttr::default()
+        };
         let mut result = parent.setattr(&times);
         // A directory counts as copied up while its parent is locked; data takes longer.
         if self.kind() == FileType::Regular {
@@ -141,7 +148,10 @@ impl Node {
 
     /// Takes a failed copy away again; its directory is locked.
     fn discard(&self, parent: &InodeRef, place: &Place, ino: u64) {
-        let ours = parent.lookup(&place.name).and_then(|i| i.stat()).is_ok_and(|s| s.ino == ino);
+        let ours = parent
+            .lookup(&place.name)
+            .and_then(|i| i.stat())
+            .is_ok_and(|s| s.ino == ino);
         if ours {
             // If this fails too, a stale partial copy stays; nothing better can be done.
             let _ = match self.kind() {
@@ -238,7 +248,9 @@ fn copy_data(lower: &InodeRef, upper: &InodeRef, len: u64) -> Result<()> {
         let mut result = Ok(());
         content.with(&mut |bytes| {
             let bytes = usize::try_from(len).ok().and_then(|len| bytes.get(..len));
-            result = bytes.ok_or(Errno::EIO).and_then(|bytes| to.write_all(bytes, 0));
+            result = bytes
+                .ok_or(Errno::EIO)
+                .and_then(|bytes| to.write_all(bytes, 0));
         })?;
         return result;
     }
@@ -264,5 +276,8 @@ fn copy_data(lower: &InodeRef, upper: &InodeRef, len: u64) -> Result<()> {
         }
     }
     // A hole at the end.
-    upper.setattr(&SetAttr { size: Some(len), ..SetAttr::default() })
+    upper.setattr(&SetAttr {
+        size: Some(len),
+        ..SetAttr::default()
+    })
 }

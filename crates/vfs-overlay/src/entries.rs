@@ -1,8 +1,8 @@
 //! Making and removing names.
 
+use crate::lock;
 use crate::marks::{DirTable, Merge};
 use crate::node::{DirState, Node};
-use crate::lock;
 use vfs_core::errno::{Errno, Result};
 use vfs_core::inode::{Inode, InodeRef};
 use vfs_core::types::FileType;

@@ -55,11 +55,19 @@ impl FollowingFile {
         flags: OpenFlags,
         caller: &Caller,
     ) -> FollowingFile {
-        FollowingFile { node, lower, upper: OnceLock::new(), flags, caller: caller.clone() }
+        FollowingFile {
+            node,
+            lower,
+            upper: OnceLock::new(),
+            flags,
+            caller: caller.clone(),
+        }
     }
 
     fn now(&self) -> Result<&dyn FileOps> {
-        let Some(upper) = self.node.upper.get() else { return Ok(&*self.lower) };
+        let Some(upper) = self.node.upper.get() else {
+            return Ok(&*self.lower);
+        };
         if let Some(open) = self.upper.get() {
             return Ok(&**open);
         }

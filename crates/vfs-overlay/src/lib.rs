@@ -38,8 +38,8 @@
 mod copyup;
 mod entries;
 mod file;
-mod listing;
 mod links;
+mod listing;
 mod marks;
 mod node;
 mod numbers;
@@ -167,7 +167,10 @@ impl OverlayFs {
         let stack = lowers
             .iter()
             .zip(1..)
-            .map(|(fs, layer)| Lower { layer, inode: fs.root() })
+            .map(|(fs, layer)| Lower {
+                layer,
+                inode: fs.root(),
+            })
             .collect::<Box<[Lower]>>();
         let top = upper.as_ref().map(|fs| fs.root());
         for root in stack.iter().map(|l| &l.inode).chain(&top) {
@@ -176,7 +179,7 @@ impl OverlayFs {
             }
         }
         let shared = Arc::new(Shared {
-            dev: anonymous_dev(),
+            dev: vfs_core::inode::anonymous_dev(),
             upper,
             lowers: lowers.into_boxed_slice(),
             renames: Mutex::new(()),
@@ -224,7 +227,10 @@ impl FileSystem for OverlayFs {
     fn statfs(&self) -> Result<StatFs> {
         let fs = self.shared.upper.as_ref().or(self.shared.lowers.first());
         let totals = fs.ok_or(Errno::EIO)?.statfs()?;
-        Ok(StatFs { magic: OVERLAYFS_MAGIC, ..totals })
+        Ok(StatFs {
+            magic: OVERLAYFS_MAGIC,
+            ..totals
+        })
     }
 
     fn read_only(&self) -> bool {
@@ -236,10 +242,4 @@ impl FileSystem for OverlayFs {
 /// matters more than going on.
 pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A device number no other file system has.
-fn anonymous_dev() -> u64 {
-    static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0x1_0000);
-    NEXT.fetch_add(1, Ordering::Relaxed)
 }

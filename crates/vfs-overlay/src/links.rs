@@ -116,10 +116,15 @@ impl LinkTable {
         self.get_or_insert_set(key, || Arc::new(make()))
     }
 
-    fn get_or_insert_set(&self, key: (u8, u64), make: impl FnOnce() -> Arc<LinkSet>) -> Arc<LinkSet> {
+    fn get_or_insert_set(
+        &self,
+        key: (u8, u64),
+        make: impl FnOnce() -> Arc<LinkSet>,
+    ) -> Arc<LinkSet> {
         let mut sets = lock(&self.sets);
         if sets.by_inode.len() >= sets.sweep_at {
-            sets.by_inode.retain(|_, set| set.matters() || lock(&set.node).strong_count() > 0);
+            sets.by_inode
+                .retain(|_, set| set.matters() || lock(&set.node).strong_count() > 0);
             sets.sweep_at = sets.by_inode.len() * 2 + 32;
         }
         let set = sets.by_inode.entry(key).or_insert_with(make).clone();

@@ -5,10 +5,10 @@
 //! whether it is copied up, removed or made again, and a listing that goes on across such changes
 //! neither repeats nor misses an entry. A cookie is a pass (one layer) and that layer's cookie.
 
+use crate::lock;
 use crate::marks::Merge;
 use crate::node::{DirState, Lower, Node};
 use crate::numbers::{COOKIE_SHIFT, pack, pack_wide, unpack};
-use crate::lock;
 use vfs_core::errno::{Errno, Result};
 use vfs_core::inode::InodeRef;
 use vfs_core::types::{DirEntry, FileType};
@@ -34,7 +34,12 @@ struct Collected {
 impl Batch {
     fn push(&mut self, name: &[u8], ino: u64, kind: FileType, next: u64) {
         self.names.extend_from_slice(name);
-        self.entries.push(Collected { end: self.names.len(), ino, kind, next });
+        self.entries.push(Collected {
+            end: self.names.len(),
+            ino,
+            kind,
+            next,
+        });
     }
 
     /// Hands the entries on; `false` when the taker has enough.
@@ -43,7 +48,12 @@ impl Batch {
         self.entries.iter().all(|e| {
             let name = &self.names[start..e.end];
             start = e.end;
-            sink(DirEntry { name, ino: e.ino, kind: e.kind, next: e.next })
+            sink(DirEntry {
+                name,
+                ino: e.ino,
+                kind: e.kind,
+                next: e.next,
+            })
         })
     }
 }
@@ -148,11 +158,14 @@ impl Node {
             }
         }
         let below = (self.shared.number(lower.layer, entry.ino), entry.kind);
-        let Some(upper) = self.upper.get() else { return Ok(Some(below)) };
+        let Some(upper) = self.upper.get() else {
+            return Ok(Some(below));
+        };
         match upper.lookup(entry.name) {
             Ok(inode) => {
                 let directory = entry.kind == FileType::Directory;
-                self.show_real(&inode, directory.then_some(below.0)).map(Some)
+                self.show_real(&inode, directory.then_some(below.0))
+                    .map(Some)
             }
             Err(Errno::ENOENT) => Ok((!state.whiteout(entry.name)).then_some(below)),
             Err(error) => Err(error),
@@ -183,7 +196,10 @@ impl Node {
                 Merge::Opaque => return Ok((self.shared.number(0, ino), kind)),
                 Merge::Moved { stack, .. } => {
                     let lower = stack.first().ok_or(Errno::EIO)?;
-                    return Ok((self.shared.number(lower.layer, lower.inode.stat()?.ino), kind));
+                    return Ok((
+                        self.shared.number(lower.layer, lower.inode.stat()?.ino),
+                        kind,
+                    ));
                 }
             }
         }

@@ -107,7 +107,10 @@ impl Shared {
         let mut stack: Box<[Lower]> = roots.into();
         for name in path.split(|b| *b == b'/').filter(|name| !name.is_empty()) {
             stack = crate::node::find_lower(&stack, name)?;
-            if stack.first().is_none_or(|l| l.inode.kind() != FileType::Directory) {
+            if stack
+                .first()
+                .is_none_or(|l| l.inode.kind() != FileType::Directory)
+            {
                 return Err(Errno::EINVAL);
             }
         }
@@ -120,13 +123,18 @@ impl Shared {
             let origin = match dir.origin {
                 Origin::SameName => Merge::SameName,
                 Origin::Opaque => Merge::Opaque,
-                Origin::Moved(path) => {
-                    Merge::Moved { stack: self.lower_dirs(roots, &path)?, path }
-                }
+                Origin::Moved(path) => Merge::Moved {
+                    stack: self.lower_dirs(roots, &path)?,
+                    path,
+                },
             };
             *lock(&self.marks.get_or_make(dir.ino)) = DirTable {
                 origin,
-                whiteouts: dir.whiteouts.into_iter().map(Vec::into_boxed_slice).collect(),
+                whiteouts: dir
+                    .whiteouts
+                    .into_iter()
+                    .map(Vec::into_boxed_slice)
+                    .collect(),
             };
         }
         for (ino, number) in marks.origins {
@@ -148,13 +156,21 @@ impl Shared {
                 };
                 let mut whiteouts: Vec<_> = table.whiteouts.iter().map(|n| n.to_vec()).collect();
                 whiteouts.sort();
-                DirMarks { ino: *ino, origin, whiteouts }
+                DirMarks {
+                    ino: *ino,
+                    origin,
+                    whiteouts,
+                }
             })
             .filter(|dir| dir.origin != Origin::SameName || !dir.whiteouts.is_empty())
             .collect();
         dirs.sort_by_key(|dir| dir.ino);
         let mut origins: Vec<_> = lock(&self.origins).iter().map(|(k, v)| (*k, *v)).collect();
         origins.sort_unstable();
-        Ok(Marks { dirs, origins, links: self.links.export()? })
+        Ok(Marks {
+            dirs,
+            origins,
+            links: self.links.export()?,
+        })
     }
 }

@@ -82,7 +82,9 @@ impl DirState {
     }
 
     pub(crate) fn whiteout(&self, name: &[u8]) -> bool {
-        self.marks.as_ref().is_some_and(|marks| lock(marks).whiteouts.contains(name))
+        self.marks
+            .as_ref()
+            .is_some_and(|marks| lock(marks).whiteouts.contains(name))
     }
 
     pub(crate) fn remove_whiteout(&self, name: &[u8]) {
@@ -101,7 +103,10 @@ pub(crate) fn find_lower(dirs: &[Lower], name: &[u8]) -> Result<Box<[Lower]>> {
             Ok(inode) => {
                 let directory = inode.kind() == FileType::Directory;
                 if directory || found.is_empty() {
-                    found.push(Lower { layer: dir.layer, inode });
+                    found.push(Lower {
+                        layer: dir.layer,
+                        inode,
+                    });
                 }
                 if !directory {
                     break;
@@ -187,7 +192,10 @@ impl Node {
         let kind = upper.kind();
         if kind == FileType::Directory {
             let mut below = find_lower(&self.lowers, name)?;
-            if below.first().is_some_and(|l| l.inode.kind() != FileType::Directory) {
+            if below
+                .first()
+                .is_some_and(|l| l.inode.kind() != FileType::Directory)
+            {
                 below = Box::default();
             }
             return Node::directory(shared, Some(upper), below);
@@ -213,7 +221,9 @@ impl Node {
     /// A node for what the lower layers hold under a name of this directory.
     fn of_lower(&self, found: Box<[Lower]>) -> Result<Option<Arc<Node>>> {
         let shared = &self.shared;
-        let Some(lower) = found.first() else { return Ok(None) };
+        let Some(lower) = found.first() else {
+            return Ok(None);
+        };
         let kind = lower.inode.kind();
         if kind == FileType::Directory {
             return Node::directory(shared, None, found).map(Some);
@@ -234,7 +244,11 @@ impl Node {
     }
 
     /// The node called `name`, whose directory is locked as `state`.
-    pub(crate) fn find_locked(&self, state: &mut DirState, name: &[u8]) -> Result<Option<Arc<Node>>> {
+    pub(crate) fn find_locked(
+        &self,
+        state: &mut DirState,
+        name: &[u8],
+    ) -> Result<Option<Arc<Node>>> {
         if state.dead {
             return Ok(None);
         }
@@ -271,7 +285,10 @@ impl Node {
         if self.dir.is_some() || self.upper.get().is_none() {
             let mut place = lock(&self.place);
             if place.is_none() {
-                *place = Some(Place { parent: parent.this()?, name: name.into() });
+                *place = Some(Place {
+                    parent: parent.this()?,
+                    name: name.into(),
+                });
             }
         }
         Ok(())
@@ -298,7 +315,10 @@ impl Node {
 
     /// Where attributes and data come from now.
     pub(crate) fn real(&self) -> Result<&InodeRef> {
-        self.upper.get().or_else(|| Some(&self.lowers.first()?.inode)).ok_or(Errno::EIO)
+        self.upper
+            .get()
+            .or_else(|| Some(&self.lowers.first()?.inode))
+            .ok_or(Errno::EIO)
     }
 
     pub(crate) fn place(&self) -> Option<Place> {
@@ -322,9 +342,13 @@ impl Node {
         if self.is_at(parent, name) {
             self.set_place(None);
         }
-        let _ = self.nlink.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
+        let _ = self
+            .nlink
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
         if let Some(set) = self.links.get() {
-            let _ = set.links.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
+            let _ = set
+                .links
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
         }
     }
 
@@ -417,7 +441,8 @@ impl Inode for Node {
 
     fn setattr(&self, changes: &SetAttr) -> Result<()> {
         // Data that is to be cut off need not be copied.
-        self.copy_up(changes.size.unwrap_or(u64::MAX))?.setattr(changes)
+        self.copy_up(changes.size.unwrap_or(u64::MAX))?
+            .setattr(changes)
     }
 
     fn lookup(&self, name: &[u8]) -> Result<InodeRef> {
@@ -432,7 +457,23 @@ impl Inode for Node {
     }
 
     fn symlink(&self, name: &[u8], target: &[u8], uid: u32, gid: u32) -> Result<InodeRef> {
-        self.make(name, FileType::Symlink, |upper| upper.symlink(name, target, uid, gid))
+        self.make(name, FileType::Symlink, |upper| {
+            upper.symlink(name, target, uid, gid)
+        })
+    }
+
+    fn tmpfile(&self, node: &NewNode, linkable: bool) -> Result<InodeRef> {
+        self.dir()?;
+        let upper = self.copy_up(u64::MAX)?.tmpfile(node, linkable)?;
+        let ino = self.shared.number(0, upper.stat()?.ino);
+        Ok(Node::new(
+            &self.shared,
+            ino,
+            upper.kind(),
+            Some(upper),
+            Box::default(),
+            1,
+        ))
     }
 
     fn link(&self, name: &[u8], target: &InodeRef) -> Result<()> {
@@ -512,7 +553,8 @@ impl Inode for Node {
     }
 
     fn setxattr(&self, name: &[u8], value: &[u8], create: bool, replace: bool) -> Result<()> {
-        self.copy_up(u64::MAX)?.setxattr(name, value, create, replace)
+        self.copy_up(u64::MAX)?
+            .setxattr(name, value, create, replace)
     }
 
     fn removexattr(&self, name: &[u8]) -> Result<()> {

@@ -52,7 +52,13 @@ mod tests {
     #[test]
     fn numbers_come_back() {
         let mut wide = Wide::default();
-        for (layer, number) in [(0, 1), (3, (1 << 56) - 1), (3, 1 << 56), (60, u64::MAX), (0, 0)] {
+        for (layer, number) in [
+            (0, 1),
+            (3, (1 << 56) - 1),
+            (3, 1 << 56),
+            (60, u64::MAX),
+            (0, 0),
+        ] {
             let packed = pack(COOKIE_SHIFT, layer, number)
                 .unwrap_or_else(|| pack_wide(COOKIE_SHIFT, &mut wide, layer, number));
             assert_eq!(unpack(COOKIE_SHIFT, &wide, packed), Some((layer, number)));

@@ -36,7 +36,9 @@ impl Recent {
         } else {
             let next = ring.next;
             ring.next = (next + 1) % CAPACITY;
-            ring.nodes.get_mut(next).and_then(|slot| slot.replace(node.clone()))
+            ring.nodes
+                .get_mut(next)
+                .and_then(|slot| slot.replace(node.clone()))
         };
         drop(ring);
         drop(old);

@@ -23,7 +23,10 @@ impl<'a> Pair<'a> {
     fn lock(old: &'a Node, new: &'a Node) -> Result<Pair<'a>> {
         let distinct = !std::ptr::eq(old, new);
         let (old, new) = (old.dir()?, new.dir()?);
-        Ok(Pair { old: lock(old), new: if distinct { Some(lock(new)) } else { None } })
+        Ok(Pair {
+            old: lock(old),
+            new: if distinct { Some(lock(new)) } else { None },
+        })
     }
 
     fn old(&mut self) -> &mut DirState {
@@ -58,7 +61,10 @@ impl Node {
             let source = self.find(name)?.ok_or(Errno::ENOENT)?;
             let target = new_dir.find(new_name)?;
             check(&source, target.as_deref(), flags)?;
-            if target.as_ref().is_some_and(|target| Arc::ptr_eq(target, &source)) {
+            if target
+                .as_ref()
+                .is_some_and(|target| Arc::ptr_eq(target, &source))
+            {
                 // Two names of one file: nothing is done, says POSIX.
                 return Ok(());
             }
@@ -79,8 +85,16 @@ impl Node {
             if found.as_ref().map(Arc::as_ptr) != target.as_ref().map(Arc::as_ptr) {
                 continue;
             }
-            let old = End { dir: self, name, node: Some(source) };
-            let new = End { dir: new_dir, name: new_name, node: target };
+            let old = End {
+                dir: self,
+                name,
+                node: Some(source),
+            };
+            let new = End {
+                dir: new_dir,
+                name: new_name,
+                node: target,
+            };
             return rename_locked(&mut pair, &old, &new, flags);
         }
     }
@@ -98,7 +112,9 @@ impl Node {
                 start.clone_from(path);
                 break;
             }
-            let Some(Place { parent, name }) = at.place() else { break };
+            let Some(Place { parent, name }) = at.place() else {
+                break;
+            };
             names.push(name);
             at = parent;
         }
@@ -114,7 +130,10 @@ impl Node {
     /// Notes that this directory now lies where the lower layers have `covered`.
     fn settle(&self, path: Vec<u8>, covered: Option<FileType>) -> Result<()> {
         let merge = if !self.lowers.is_empty() {
-            Merge::Moved { path, stack: self.lowers.clone() }
+            Merge::Moved {
+                path,
+                stack: self.lowers.clone(),
+            }
         } else if covered == Some(FileType::Directory) {
             Merge::Opaque
         } else {
@@ -136,7 +155,10 @@ fn check(source: &Node, target: Option<&Node>, flags: RenameFlags) -> Result<()>
     if flags.contains(RenameFlags::EXCHANGE) || std::ptr::eq(source, target) {
         return Ok(());
     }
-    match (source.kind() == FileType::Directory, target.kind() == FileType::Directory) {
+    match (
+        source.kind() == FileType::Directory,
+        target.kind() == FileType::Directory,
+    ) {
         (true, false) => Err(Errno::ENOTDIR),
         (false, true) => Err(Errno::EISDIR),
         (true, true) if !target.is_empty_locked(&lock(target.dir()?))? => Err(Errno::ENOTEMPTY),
@@ -144,7 +166,12 @@ fn check(source: &Node, target: Option<&Node>, flags: RenameFlags) -> Result<()>
     }
 }
 
-fn rename_locked(pair: &mut Pair<'_>, old: &End<'_>, new: &End<'_>, flags: RenameFlags) -> Result<()> {
+fn rename_locked(
+    pair: &mut Pair<'_>,
+    old: &End<'_>,
+    new: &End<'_>,
+    flags: RenameFlags,
+) -> Result<()> {
     let exchange = flags.contains(RenameFlags::EXCHANGE);
     let source = old.node.as_deref().ok_or(Errno::ENOENT)?;
     let (old_upper, new_upper) = match (old.dir.upper.get(), new.dir.upper.get()) {
@@ -193,7 +220,10 @@ fn rename_locked(pair: &mut Pair<'_>, old: &End<'_>, new: &End<'_>, flags: Renam
     drop(replaced);
     if source.kind() == FileType::Directory {
         source.settle(source_path, new_covered)?;
-        source.set_place(Some(Place { parent: new.dir.this()?, name: new.name.into() }));
+        source.set_place(Some(Place {
+            parent: new.dir.this()?,
+            name: new.name.into(),
+        }));
     }
     if let Some(source) = &old.node {
         pair.new().remember(new.name, source);
@@ -202,7 +232,10 @@ fn rename_locked(pair: &mut Pair<'_>, old: &End<'_>, new: &End<'_>, flags: Renam
         Some(target) if exchange => {
             if target.kind() == FileType::Directory {
                 target.settle(target_path, old_covered)?;
-                target.set_place(Some(Place { parent: old.dir.this()?, name: old.name.into() }));
+                target.set_place(Some(Place {
+                    parent: old.dir.this()?,
+                    name: old.name.into(),
+                }));
             }
             pair.old().remember(old.name, target);
         }
