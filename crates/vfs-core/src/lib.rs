@@ -22,6 +22,7 @@ pub mod inode;
 pub mod memfs;
 pub mod mount;
 pub mod namei;
+pub mod statictree;
 mod sync;
 pub mod types;
 pub mod wait;
@@ -33,6 +34,7 @@ pub use inode::{Content, FileSystem, Inode, InodeRef, LinkTarget, NewNode};
 pub use memfs::{MemFs, MemFsOptions};
 pub use mount::{AbsolutePath, Mount, MountFlags, MountInfo, Namespace};
 pub use namei::{At, Lookup, Path, SpecialFiles, TimeSet, permission};
+pub use statictree::StaticFs;
 pub use types::{
     Access, Caller, Cred, DirEntry, FileType, OpenFlags, RenameFlags, SetAttr, Stat, StatFs,
     Timespec,

@@ -4,7 +4,7 @@ use crate::dentry::{Children, Dentry, same_node};
 use crate::errno::{Errno, Result};
 use crate::inode::InodeRef;
 use crate::namei::open::new_node;
-use crate::namei::perm::{inode_permission, may_create, may_delete, want_write};
+use crate::namei::perm::{inode_permission, may_create, may_delete, may_link, want_write};
 use crate::namei::walk::{Last, Walk};
 use crate::namei::{At, Lookup, Path};
 use crate::sync;
@@ -130,14 +130,13 @@ impl At<'_> {
 
     /// Gives the file at `old` the further name `new`.
     pub(super) fn link_path(&self, old: &Path, new: &[u8]) -> Result<()> {
-        let same_mount = |dir: &Path| {
-            if Arc::ptr_eq(&dir.mount, &old.mount) {
-                Ok(())
-            } else {
-                Err(Errno::EXDEV)
+        let check = |dir: &Path| {
+            if !Arc::ptr_eq(&dir.mount, &old.mount) {
+                return Err(Errno::EXDEV);
             }
+            may_link(old, &self.caller.cred)
         };
-        self.make(new, false, same_mount, |dir, name| {
+        self.make(new, false, check, |dir, name| {
             if old.is_dir() {
                 return Err(Errno::EPERM);
             }

@@ -5,6 +5,7 @@ use crate::dentry::Dentry;
 use crate::errno::{Errno, Result};
 use crate::inode::InodeRef;
 use crate::mount::Mount;
+use crate::namei::Path;
 use crate::types::{Access, Cred, FileType, S_ISGID, S_ISUID, S_ISVTX, Stat};
 
 /// Group execute: with it, the set-group-ID bit means what it says.
@@ -123,6 +124,23 @@ pub(crate) fn may_delete(
         (false, true) => Err(Errno::EISDIR),
         _ if dir.is_deleted() => Err(Errno::ENOENT),
         _ => Ok(()),
+    }
+}
+
+/// Whether `cred` may give the file a further name (`may_linkat`, with `protected_hardlinks` on as
+/// distributions have it): its owner may, and whoever may read and write it, if it is a regular
+/// file that runs as nobody else.
+pub(crate) fn may_link(file: &Path, cred: &Cred) -> Result<()> {
+    let stat = file.inode().stat()?;
+    let setgid = S_ISGID | S_IXGRP;
+    let safe = stat.file_type() == FileType::Regular
+        && stat.mode & S_ISUID == 0
+        && stat.mode & setgid != setgid
+        && stat_permission(&file.mount, &stat, cred, Access::READ | Access::WRITE).is_ok();
+    if safe || is_owner(&stat, cred) {
+        Ok(())
+    } else {
+        Err(Errno::EPERM)
     }
 }
 
