@@ -2,12 +2,13 @@
 
 use crate::errno::{Errno, Result};
 use crate::inode::InodeRef;
+use crate::locks::DescriptionLocks;
 use crate::namei::Path;
 use crate::types::{DirEntry, FileType, OpenFlags, SetAttr, Stat};
 use crate::wait::{PollEvents, WaitQueue};
 use std::any::Any;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Operations behind an open file description (`struct file_operations`).
 ///
@@ -147,6 +148,8 @@ pub struct OpenFile {
     /// `O_APPEND`, `O_NONBLOCK` and `O_DIRECT` may change; the rest is as opened.
     flags: AtomicU32,
     offset: Mutex<u64>,
+    /// Advisory locks it may hold; they go with it.
+    locks: OnceLock<DescriptionLocks>,
 }
 
 /// Source of [`OpenFile::id`].
@@ -189,6 +192,7 @@ impl OpenFile {
             inode,
             flags: AtomicU32::new(flags.bits()),
             offset: Mutex::new(0),
+            locks: OnceLock::new(),
         })
     }
 
@@ -210,6 +214,12 @@ impl OpenFile {
     /// The inode; `None` for anonymous files.
     pub fn inode(&self) -> Option<&InodeRef> {
         self.inode.as_ref()
+    }
+
+    /// Ties locks to the life of this description. All are on its one inode and in the one table
+    /// of its VM, so the first tie serves for all.
+    pub(crate) fn tie_locks(&self, locks: impl FnOnce() -> DescriptionLocks) {
+        self.locks.get_or_init(locks);
     }
 
     /// Access mode and status flags as they are now (`F_GETFL`).
