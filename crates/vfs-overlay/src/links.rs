@@ -52,6 +52,11 @@ impl LinkSet {
         })
     }
 
+    /// Names left of a file that was a lower one; of any other the upper layer counts.
+    pub(crate) fn links_of_lower(&self) -> Option<u32> {
+        (self.layer > 0).then(|| self.links.load(Ordering::Relaxed))
+    }
+
     /// Whether the set says something that no layer says.
     pub(crate) fn matters(&self) -> bool {
         let links = self.links.load(Ordering::Relaxed);

@@ -420,7 +420,9 @@ impl Inode for Node {
         let mut stat = self.real()?.stat()?;
         stat.dev = self.shared.dev;
         stat.ino = self.ino;
-        if !self.lowers.is_empty() {
+        if let Some(links) = self.links.get().and_then(|set| set.links_of_lower()) {
+            stat.nlink = links;
+        } else if !self.lowers.is_empty() {
             let nlink = self.nlink.load(Ordering::Relaxed);
             let merged = self.lowers.len() > 1 || self.upper.get().is_some();
             // Of a merged directory nobody counts the subdirectories: 1 says so (find(1) knows).

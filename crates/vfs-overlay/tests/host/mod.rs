@@ -25,7 +25,7 @@ pub(crate) fn in_private_mounts<T: Send + 'static>(
         unshare(CloneFlags::CLONE_FS | CloneFlags::CLONE_NEWNS)?;
         let none = None::<&str>;
         mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)?;
-        mount(Some("tmpfs"), &at, Some("tmpfs"), MsFlags::empty(), none)?;
+        mount(Some("tmpfs"), &at, Some("tmpfs"), MsFlags::MS_NOATIME, none)?;
         nix::sys::stat::umask(nix::sys::stat::Mode::empty());
         std::fs::set_permissions(&at, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         Ok::<T, nix::Error>(f(&at))

@@ -1,0 +1,253 @@
+//! Random operations on the kernel's file systems and on ours: after every step the outcome, the
+//! whole tree and the whiteouts must be the same.
+//!
+//! The kernel's overlay is mounted with `redirect_dir=on,index=on`, which is how ours always
+//! behaves. Differences that stay are named in [`allowed`].
+//!
+//! Access times are kept by neither side (`noatime`), or looking at a tree would change it.
+//!
+//! `AOS_DIFF_CASES` and `AOS_DIFF_SEED` make it run longer or elsewhere.
+
+mod host;
+mod model;
+
+use model::linux::{self, Linux};
+use model::ours::Ours;
+use model::{Op, Outcome, anything, building};
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use proptest::prelude::*;
+use proptest::test_runner::{
+    Config, RngAlgorithm, TestCaseError, TestCaseResult, TestError, TestRng, TestRunner,
+};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use vfs_core::memfs::{MemFs, MemFsOptions};
+use vfs_core::{FileSystem, FileType, InodeRef};
+use vfs_overlay::{Origin, OverlayFs, OverlayOptions};
+
+fn from_env(name: &str, default: u32) -> u32 {
+    std::env::var(name)
+        .ok()
+        .and_then(|value| value.parse().ok())
+        .unwrap_or(default)
+}
+
+/// Runs `test` on random values; the same ones every time unless the environment says otherwise.
+fn explore<S: Strategy>(cases: u32, strategy: &S, test: impl Fn(S::Value) -> TestCaseResult) {
+    let config = Config {
+        cases: from_env("AOS_DIFF_CASES", cases),
+        failure_persistence: None,
+        max_shrink_iters: 4000,
+        ..Config::default()
+    };
+    let mut seed = [0; 32];
+    seed[..4].copy_from_slice(&from_env("AOS_DIFF_SEED", 1).to_le_bytes());
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &seed);
+    match TestRunner::new_with_rng(config, rng).run(strategy, test) {
+        Ok(()) => {}
+        Err(TestError::Fail(reason, value)) => panic!("{reason}\nwith {value:#?}"),
+        Err(TestError::Abort(reason)) => panic!("{reason}"),
+    }
+}
+
+fn new_memory() -> Arc<MemFs> {
+    // As the directories of the kernel's side.
+    MemFs::new(MemFsOptions {
+        mode: 0o755,
+        ..MemFsOptions::default()
+    })
+}
+
+/// A difference in outcome that is meant, by name.
+fn allowed(op: &Op, kernel: &Outcome, ours: &Outcome) -> Option<&'static str> {
+    let _ = (op, kernel, ours);
+    None
+}
+
+/// Does one step on both sides and compares.
+fn step(op: &Op, kernel: &mut Linux, ours: &mut Ours) -> TestCaseResult {
+    let (theirs, mine) = (kernel.run(op), ours.run(op));
+    if theirs != mine && allowed(op, &theirs, &mine).is_none() {
+        return Err(TestCaseError::fail(format!(
+            "{op:?}: kernel {theirs:?}, ours {mine:?}"
+        )));
+    }
+    Ok(())
+}
+
+fn same_trees(
+    op: Option<&Op>,
+    kernel: &Linux,
+    ours: &Ours,
+) -> Result<BTreeMap<String, u64>, TestCaseError> {
+    let (theirs, (mine, inos)) = (kernel.tree(), ours.tree());
+    if theirs != mine {
+        let paths = theirs
+            .keys()
+            .chain(mine.keys())
+            .collect::<std::collections::BTreeSet<_>>();
+        let lines = paths
+            .into_iter()
+            .filter(|path| theirs.get(*path) != mine.get(*path))
+            .map(|path| {
+                let brief = |seen: Option<&model::Seen>| {
+                    seen.map(|seen| model::Seen {
+                        content: seen.content.iter().copied().take(16).collect(),
+                        ..seen.clone()
+                    })
+                };
+                format!(
+                    "{path}:\n  kernel {:?}\n  ours   {:?}",
+                    brief(theirs.get(path)),
+                    brief(mine.get(path))
+                )
+            });
+        let lines: Vec<_> = lines.collect();
+        return Err(TestCaseError::fail(format!(
+            "after {op:?}:\n{}",
+            lines.join("\n")
+        )));
+    }
+    Ok(inos)
+}
+
+/// Operations after which every name still stands for the same inode.
+fn keeps_inodes(op: &Op) -> bool {
+    !matches!(op, Op::Rename { .. } | Op::Unlink { .. } | Op::Rmdir { .. })
+}
+
+#[test]
+fn tmpfs_and_memory() {
+    host::in_private_mounts("tmpfs comparison", |dir| {
+        let dir = dir.to_owned();
+        explore(150, &prop::collection::vec(anything(), 1..60), move |ops| {
+            let at = dir.join("t");
+            std::fs::create_dir(&at).unwrap();
+            let result = (|| {
+                let (mut kernel, mut ours) = (Linux::new(&at), Ours::new(new_memory()));
+                for op in &ops {
+                    step(op, &mut kernel, &mut ours)?;
+                    same_trees(Some(op), &kernel, &ours)?;
+                }
+                Ok(())
+            })();
+            std::fs::remove_dir_all(&at).unwrap();
+            result
+        });
+    });
+}
+
+/// A kernel overlay and its layers below `dir`.
+struct KernelOverlay<'a> {
+    dir: &'a Path,
+}
+
+impl KernelOverlay<'_> {
+    fn mount(&self) {
+        let options = format!(
+            "lowerdir={0}/l1:{0}/l2,upperdir={0}/u,workdir={0}/w,redirect_dir=on,index=on,metacopy=off",
+            self.dir.display()
+        );
+        mount(
+            Some("overlay"),
+            &self.dir.join("m"),
+            Some("overlay"),
+            MsFlags::MS_NOATIME,
+            Some(&*options),
+        )
+        .unwrap();
+    }
+}
+
+impl Drop for KernelOverlay<'_> {
+    fn drop(&mut self) {
+        umount2(&self.dir.join("m"), MntFlags::MNT_DETACH).unwrap();
+    }
+}
+
+/// Our whiteouts as paths of the upper layer, as [`linux::whiteouts`] gives the kernel's.
+fn our_whiteouts(fs: &OverlayFs, upper: &MemFs) -> Vec<String> {
+    let mut paths = BTreeMap::new();
+    let mut stack: Vec<(String, InodeRef)> = vec![(String::new(), upper.root())];
+    while let Some((path, dir)) = stack.pop() {
+        let mut names = Vec::new();
+        dir.readdir(0, &mut |entry| {
+            if entry.kind == FileType::Directory {
+                names.push(String::from_utf8(entry.name.to_vec()).unwrap());
+            }
+            true
+        })
+        .unwrap();
+        for name in names {
+            let child = dir.lookup(name.as_bytes()).unwrap();
+            stack.push((format!("{path}{name}/"), child));
+        }
+        paths.insert(dir.stat().unwrap().ino, path);
+    }
+    let marks = fs.export_marks().unwrap();
+    let mut found = Vec::new();
+    for dir in marks.dirs {
+        let path = paths
+            .get(&dir.ino)
+            .expect("marks of a directory that exists");
+        assert!(dir.origin != Origin::SameName || !dir.whiteouts.is_empty());
+        found.extend(
+            dir.whiteouts
+                .into_iter()
+                .map(|n| path.clone() + std::str::from_utf8(&n).unwrap()),
+        );
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn kernel_overlay_and_ours() {
+    host::in_private_mounts("overlay comparison", |dir| {
+        let dir = dir.to_owned();
+        let layer = || prop::collection::vec(building(), 0..25);
+        let input = (layer(), layer(), prop::collection::vec(anything(), 1..50));
+        explore(250, &input, move |(first, second, ops)| {
+            let dir = dir.join("t");
+            for name in ["l1", "l2", "u", "w", "m"] {
+                std::fs::create_dir_all(dir.join(name)).unwrap();
+            }
+            let result = compare_overlays(&dir, [&first, &second], &ops);
+            std::fs::remove_dir_all(&dir).unwrap();
+            result
+        });
+    });
+}
+
+fn compare_overlays(dir: &Path, layers: [&[Op]; 2], ops: &[Op]) -> TestCaseResult {
+    let lowers = [new_memory(), new_memory()];
+    for (i, layer) in layers.into_iter().enumerate() {
+        let mut kernel = Linux::new(&dir.join(["l1", "l2"][i]));
+        let mut ours = Ours::new(lowers[i].clone());
+        for op in layer {
+            step(op, &mut kernel, &mut ours)?;
+        }
+        same_trees(None, &kernel, &ours)?;
+    }
+    let overlay = KernelOverlay { dir };
+    overlay.mount();
+    let upper = new_memory();
+    let lowers = lowers.map(|fs| fs as Arc<dyn FileSystem>).to_vec();
+    let fs = OverlayFs::new(Some(upper.clone()), lowers, OverlayOptions::default()).unwrap();
+    let (mut kernel, mut ours) = (Linux::new(&dir.join("m")), Ours::new(fs.clone()));
+    let mut inos = same_trees(None, &kernel, &ours)?;
+    for op in ops {
+        step(op, &mut kernel, &mut ours)?;
+        let now = same_trees(Some(op), &kernel, &ours)?;
+        if keeps_inodes(op) {
+            for (path, ino) in &inos {
+                prop_assert_eq!(now.get(path), Some(ino), "inode of {} after {:?}", path, op);
+            }
+        }
+        inos = now;
+        let (theirs, mine) = (linux::whiteouts(&dir.join("u")), our_whiteouts(&fs, &upper));
+        prop_assert_eq!(theirs, mine, "whiteouts after {:?}", op);
+    }
+    Ok(())
+}
