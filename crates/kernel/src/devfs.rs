@@ -1,0 +1,187 @@
+//! `/dev`: the nodes, and what opening a device node gives.
+//!
+//! The nodes live in a memory file system, so a guest with the rights may add to them; what makes
+//! them devices is the namespace's [`SpecialFiles`], which sees the device number of whatever node
+//! is opened, wherever it lies.
+
+use proctable::fifo::FifoTable;
+use proctable::pipe::PipeLimits;
+use std::any::Any;
+use std::sync::Arc;
+use vfs_core::errno::{Errno, Result};
+use vfs_core::file::FileOps;
+use vfs_core::inode::{FileSystem, InodeRef, NewNode};
+use vfs_core::memfs::{MemFs, MemFsOptions};
+use vfs_core::namei::SpecialFiles;
+use vfs_core::types::{Caller, FileType, OpenFlags, SetAttr, Stat};
+
+/// A device number as `st_rdev` holds it (`makedev(3)` of glibc).
+pub const fn makedev(major: u32, minor: u32) -> u64 {
+    let (major, minor) = (major as u64, minor as u64);
+    (minor & 0xff) | ((major & 0xfff) << 8) | ((minor & !0xff) << 12) | ((major & !0xfff) << 32)
+}
+
+/// The character devices there are: name, number, permissions.
+const NODES: [(&str, u64, u32); 6] = [
+    ("null", makedev(1, 3), 0o666),
+    ("zero", makedev(1, 5), 0o666),
+    ("full", makedev(1, 7), 0o666),
+    ("random", makedev(1, 8), 0o666),
+    ("urandom", makedev(1, 9), 0o666),
+    ("tty", makedev(5, 0), 0o666),
+];
+
+const LINKS: [(&str, &str); 4] = [
+    ("fd", "/proc/self/fd"),
+    ("stdin", "/proc/self/fd/0"),
+    ("stdout", "/proc/self/fd/1"),
+    ("stderr", "/proc/self/fd/2"),
+];
+
+/// A new file system for `/dev`, filled.
+pub(crate) fn new(max_bytes: u64) -> Result<Arc<dyn FileSystem>> {
+    let fs = MemFs::new(MemFsOptions {
+        max_bytes,
+        max_inodes: 65_536,
+        mode: 0o755,
+        uid: 0,
+        gid: 0,
+    });
+    let root = fs.root();
+    for (name, rdev, perm) in NODES {
+        root.create(
+            name.as_bytes(),
+            &NewNode {
+                kind: FileType::CharDevice,
+                perm,
+                uid: 0,
+                gid: 0,
+                rdev,
+            },
+        )?;
+    }
+    for (name, target) in LINKS {
+        root.symlink(name.as_bytes(), target.as_bytes(), 0, 0)?;
+    }
+    let node = NewNode {
+        kind: FileType::Directory,
+        perm: 0o1777,
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+    };
+    let shm = root.create(b"shm", &node)?;
+    shm.setattr(&SetAttr {
+        mode: Some(0o1777),
+        ..SetAttr::default()
+    })?;
+    Ok(fs)
+}
+
+/// Opens device nodes and fifos of one VM.
+pub(crate) struct Devices {
+    fifos: FifoTable,
+    pipes: PipeLimits,
+}
+
+impl Devices {
+    pub(crate) fn new(pipes: PipeLimits) -> Devices {
+        Devices {
+            fifos: FifoTable::new(),
+            pipes,
+        }
+    }
+}
+
+impl SpecialFiles for Devices {
+    fn open(
+        &self,
+        inode: &InodeRef,
+        stat: &Stat,
+        flags: OpenFlags,
+        caller: &Caller,
+    ) -> Result<Arc<dyn FileOps>> {
+        let _ = inode;
+        match stat.file_type() {
+            FileType::CharDevice => open_device(stat.rdev),
+            FileType::Fifo => {
+                Ok(self
+                    .fifos
+                    .open(&self.pipes, (stat.dev, stat.ino), flags, &caller.cred)?)
+            }
+            // A socket file is connected to, never opened; there are no block devices.
+            _ => Err(Errno::ENXIO),
+        }
+    }
+}
+
+fn open_device(rdev: u64) -> Result<Arc<dyn FileOps>> {
+    const NULL: u64 = makedev(1, 3);
+    const ZERO: u64 = makedev(1, 5);
+    const FULL: u64 = makedev(1, 7);
+    const RANDOM: u64 = makedev(1, 8);
+    const URANDOM: u64 = makedev(1, 9);
+    Ok(Arc::new(match rdev {
+        NULL => Device::Null,
+        ZERO => Device::Zero,
+        FULL => Device::Full,
+        RANDOM | URANDOM => Device::Random,
+        // `/dev/tty` among them: no process has a controlling terminal.
+        _ => return Err(Errno::ENXIO),
+    }))
+}
+
+/// An open memory device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Device {
+    Null,
+    Zero,
+    Full,
+    Random,
+}
+
+impl FileOps for Device {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn read_at(&self, buf: &mut [u8], _offset: u64) -> Result<usize> {
+        match self {
+            Device::Null => return Ok(0),
+            Device::Zero | Device::Full => buf.fill(0),
+            Device::Random => crate::sys::getrandom(buf)?,
+        }
+        Ok(buf.len())
+    }
+
+    fn write_at(&self, buf: &[u8], _offset: u64) -> Result<usize> {
+        match self {
+            Device::Full if !buf.is_empty() => Err(Errno::ENOSPC),
+            _ => Ok(buf.len()),
+        }
+    }
+
+    fn append(&self, buf: &[u8]) -> Result<(usize, u64)> {
+        Ok((self.write_at(buf, 0)?, 0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn device_numbers_are_those_of_glibc() {
+        for (major, minor) in [
+            (1, 3),
+            (5, 0),
+            (136, 7),
+            (4095, 255),
+            (4096, 256),
+            (u32::MAX, u32::MAX),
+            (8, 1 << 19),
+        ] {
+            assert_eq!(makedev(major, minor), libc::makedev(major, minor));
+        }
+    }
+}
