@@ -284,10 +284,16 @@ pub(super) fn resize(
     })
 }
 
-fn check_xattr_name(name: &[u8]) -> Result<()> {
+/// `ERANGE` for a name of a length that none has.
+fn check_xattr_len(name: &[u8]) -> Result<()> {
     if name.is_empty() || name.len() > XATTR_NAME_MAX {
         return Err(Errno::ERANGE);
     }
+    Ok(())
+}
+
+/// `EOPNOTSUPP` for a name in no namespace we keep, `EINVAL` for the bare namespace.
+fn check_xattr_namespace(name: &[u8]) -> Result<()> {
     const PREFIXES: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
     match PREFIXES.iter().find(|prefix| name.starts_with(prefix)) {
         None => Err(Errno::ENOTSUP),
@@ -330,8 +336,9 @@ fn xattr_permission(path: &Path, name: &[u8], cred: &Cred, write: bool) -> Resul
 }
 
 pub(super) fn getxattr(path: &Path, name: &[u8], cred: &Cred) -> Result<Vec<u8>> {
-    check_xattr_name(name)?;
+    check_xattr_len(name)?;
     xattr_permission(path, name, cred, false)?;
+    check_xattr_namespace(name)?;
     path.inode().getxattr(name)
 }
 
@@ -351,16 +358,18 @@ pub(super) fn setxattr(
     replace: bool,
     cred: &Cred,
 ) -> Result<()> {
+    check_xattr_len(name)?;
     if value.len() > XATTR_SIZE_MAX {
         return Err(Errno::E2BIG);
     }
-    check_xattr_name(name)?;
     xattr_permission(path, name, cred, true)?;
+    check_xattr_namespace(name)?;
     path.inode().setxattr(name, value, create, replace)
 }
 
 pub(super) fn removexattr(path: &Path, name: &[u8], cred: &Cred) -> Result<()> {
-    check_xattr_name(name)?;
+    check_xattr_len(name)?;
     xattr_permission(path, name, cred, true)?;
+    check_xattr_namespace(name)?;
     path.inode().removexattr(name)
 }

@@ -26,9 +26,7 @@ impl At<'_> {
             return Err(Errno::EEXIST);
         }
         let name = walk.name();
-        if name.len() > NAME_MAX {
-            return Err(Errno::ENAMETOOLONG);
-        }
+        check_len(name)?;
         let dir = &walk.path.dentry;
         let mut children = dir.lock_children();
         match dir.lookup_locked(&mut children, name) {
@@ -169,9 +167,7 @@ impl At<'_> {
         let name = walk.name();
         let mount = &walk.path.mount;
         want_write(mount)?;
-        if name.len() > NAME_MAX {
-            return Err(Errno::ENAMETOOLONG);
-        }
+        check_len(name)?;
         let dir = &walk.path.dentry;
         let victim;
         let mut children = dir.lock_children();
@@ -224,16 +220,15 @@ impl At<'_> {
         }
         let mount = &from.path.mount;
         want_write(mount)?;
-        if from.name().len() > NAME_MAX || to.name().len() > NAME_MAX {
-            return Err(Errno::ENAMETOOLONG);
-        }
         let (old_dir, new_dir) = (&from.path.dentry, &to.path.dentry);
         let _rename = sync::write(&self.ns.rename);
         // Declared before the locks so that they are dropped after them.
         let source;
         let target;
         let mut dirs = TwoDirs::lock(old_dir, new_dir);
+        check_len(from.name())?;
         source = old_dir.lookup_locked(dirs.old(), from.name())?;
+        check_len(to.name())?;
         target = match new_dir.lookup_locked(dirs.new(), to.name()) {
             Ok(_) if keep => return Err(Errno::EEXIST),
             Ok(dentry) => Some(dentry),
@@ -309,6 +304,14 @@ impl At<'_> {
                 Dentry::move_locked(&source, old, new, new_dir, to.name());
             }
         }
+        Ok(())
+    }
+}
+
+fn check_len(name: &[u8]) -> Result<()> {
+    if name.len() > NAME_MAX {
+        Err(Errno::ENAMETOOLONG)
+    } else {
         Ok(())
     }
 }

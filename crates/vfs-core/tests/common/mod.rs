@@ -1,6 +1,8 @@
 //! What the tests share: a namespace over a memory file system, and callers.
 #![allow(dead_code, unreachable_pub)]
 
+pub mod host;
+
 use std::sync::Arc;
 use vfs_core::{
     At, Caller, Cred, FileSystem, MemFs, MemFsOptions, MountFlags, Namespace, OpenFile, OpenFlags,
