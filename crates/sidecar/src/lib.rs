@@ -12,3 +12,4 @@
 pub mod cache;
 pub mod hostio;
 pub mod npm;
+pub mod pack;

@@ -5,10 +5,14 @@
 
 mod cat;
 mod fetch;
+mod index;
 mod inspect;
 mod ls;
 mod open;
 mod output;
+mod pack;
+mod unpack;
+mod verify;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -28,17 +32,25 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    Pack(pack::Arguments),
     Inspect(inspect::Arguments),
     Ls(ls::Arguments),
     Cat(cat::Arguments),
+    Verify(verify::Arguments),
+    Index(index::Arguments),
+    Unpack(unpack::Arguments),
     Fetch(fetch::Arguments),
 }
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
+        Command::Pack(arguments) => pack::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Ls(arguments) => ls::run(&arguments),
         Command::Cat(arguments) => cat::run(&arguments),
+        Command::Verify(arguments) => verify::run(&arguments),
+        Command::Index(arguments) => index::run(&arguments),
+        Command::Unpack(arguments) => unpack::run(&arguments),
         Command::Fetch(arguments) => fetch::run(&arguments),
     };
     output::finish(result)

@@ -26,6 +26,11 @@ pub(crate) fn finish(result: Result<ExitCode>) -> ExitCode {
 
 /// Prints an error with what caused it.
 pub(crate) fn complain(error: &anyhow::Error) {
+    say(&sentence(error));
+}
+
+/// An error with what caused it, as one sentence.
+pub(crate) fn sentence(error: &anyhow::Error) -> String {
     let mut text = error.to_string();
     for cause in error.chain().skip(1) {
         let cause = cause.to_string();
@@ -35,7 +40,7 @@ pub(crate) fn complain(error: &anyhow::Error) {
             text.push_str(&cause);
         }
     }
-    say(&text);
+    text
 }
 
 /// Prints a line to stderr after the program's name.
