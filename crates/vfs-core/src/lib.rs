@@ -18,6 +18,7 @@
 pub mod dentry;
 pub mod errno;
 pub mod file;
+pub mod hostfs;
 pub mod inode;
 pub mod locks;
 pub mod memfs;
@@ -31,6 +32,7 @@ pub mod wait;
 pub use dentry::Dentry;
 pub use errno::{Errno, Result};
 pub use file::{FileOps, OpenFile, RangeChange, Whence};
+pub use hostfs::{HostFs, HostFsOptions};
 pub use inode::{Content, FileSystem, Inode, InodeRef, LinkTarget, NewNode};
 pub use locks::LockTable;
 pub use memfs::{MemFs, MemFsOptions};

@@ -603,7 +603,11 @@ fn compare(cases: u32, users: Vec<Cred>) {
         scope.spawn(move || {
             // `PROPTEST_CASES` asks for more.
             let asked = std::env::var_os("PROPTEST_CASES").is_some();
-            let cases = if asked { Config::default().cases } else { cases };
+            let cases = if asked {
+                Config::default().cases
+            } else {
+                cases
+            };
             let config = Config {
                 cases,
                 failure_persistence: None,

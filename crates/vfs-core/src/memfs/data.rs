@@ -16,14 +16,18 @@ pub(super) trait Budget {
 }
 
 /// A page: its leading bytes, the rest being zeros. A short file costs its length, not 4 KiB; a
-/// page that was only reserved costs nothing.
+/// page that was only reserved costs nothing, and counts as a hole until it is written.
 #[derive(Default)]
-struct Page(Vec<u8>);
+struct Page {
+    bytes: Vec<u8>,
+    written: bool,
+}
 
 impl Page {
     /// Writes `from` at `at`; false if the host has no memory.
     fn write(&mut self, at: usize, from: &[u8]) -> bool {
-        let bytes = &mut self.0;
+        self.written = true;
+        let bytes = &mut self.bytes;
         let end = at + from.len();
         if end > bytes.capacity() {
             let room = end.next_power_of_two().clamp(16, PAGE);
@@ -42,7 +46,7 @@ impl Page {
 
     /// Fills `into` with the bytes at `at`.
     fn read(&self, at: usize, into: &mut [u8]) {
-        let have = self.0.get(at..).unwrap_or_default();
+        let have = self.bytes.get(at..).unwrap_or_default();
         let n = have.len().min(into.len());
         into[..n].copy_from_slice(&have[..n]);
         into[n..].fill(0);
@@ -50,12 +54,12 @@ impl Page {
 
     /// Zeroes `from..to`.
     fn zero(&mut self, from: usize, to: usize) {
-        let len = self.0.len();
+        let len = self.bytes.len();
         if to >= len {
-            self.0.truncate(from);
-            self.0.shrink_to_fit();
+            self.bytes.truncate(from);
+            self.bytes.shrink_to_fit();
         } else if from < len {
-            self.0[from..to].fill(0);
+            self.bytes[from..to].fill(0);
         }
     }
 }
@@ -287,20 +291,27 @@ impl Data {
         self.first = self.rest.remove(&0).or(self.first.take());
     }
 
-    /// The next byte at or after `offset` that is (or is not) in a page; `None` past the end.
+    /// The next byte at or after `offset` that is (or is not) in a written page; `None` past the
+    /// end.
     pub(super) fn seek(&self, offset: u64, hole: bool) -> Option<u64> {
         const P: u64 = PAGE as u64;
         if offset >= self.size {
             return None;
         }
         let start = offset / P;
+        let first = self
+            .first
+            .as_ref()
+            .filter(|page| start == 0 && page.written);
+        let mut rest = self
+            .rest
+            .range(start.max(1)..)
+            .filter(|(_, page)| page.written)
+            .map(|(&i, _)| i);
         if hole {
-            let mut index = start;
-            if index == 0 && self.first.is_some() {
-                index = 1;
-            }
+            let mut index = start + u64::from(first.is_some());
             if index > 0 {
-                for (&have, _) in self.rest.range(index..) {
+                for have in rest {
                     if have != index {
                         break;
                     }
@@ -309,11 +320,7 @@ impl Data {
             }
             return Some(index.saturating_mul(P).clamp(offset, self.size));
         }
-        let index = if start == 0 && self.first.is_some() {
-            0
-        } else {
-            *self.rest.range(start.max(1)..).next()?.0
-        };
+        let index = if first.is_some() { 0 } else { rest.next()? };
         let at = (index * P).max(offset);
         (at < self.size).then_some(at)
     }
