@@ -71,13 +71,14 @@ impl Tree {
     /// The next free pid. A number stays taken while a group or session has it.
     fn alloc_pid(&mut self, pid_max: u32) -> Option<u32> {
         let span = pid_max.saturating_sub(1);
+        let low = if pid_max > 2 * RESERVED_PIDS {
+            RESERVED_PIDS
+        } else {
+            INIT_PID + 1
+        };
         let mut pid = self.last_pid;
         for _ in 0..span {
-            pid = if pid >= pid_max {
-                RESERVED_PIDS.min(pid_max / 2).max(INIT_PID) + 1
-            } else {
-                pid + 1
-            };
+            pid = if pid >= pid_max { low } else { pid + 1 };
             let taken = self.entries.contains_key(&pid)
                 || self.groups.contains_key(&pid)
                 || self.sessions.contains_key(&pid);
