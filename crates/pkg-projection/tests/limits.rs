@@ -64,7 +64,10 @@ fn packages_are_limited() {
         limit: 5,
         used: 5,
     };
-    assert_eq!(project(&list, &options(5)).unwrap(), [near.clone()]);
+    assert_eq!(
+        project(&list, &options(5)).unwrap(),
+        std::slice::from_ref(&near)
+    );
     assert_eq!(
         near.to_string(),
         "5 of the 5 that the limit packages.count allows are used"
