@@ -218,9 +218,13 @@ pub(super) fn chown(path: &Path, uid: Option<u32>, gid: Option<u32>, cred: &Cred
         _ if stat.mode & (S_ISUID | S_ISGID) == 0 => None,
         _ => without_setid(&stat, cred),
     };
-    if uid.is_none() && gid.is_none() && mode.is_none() && !is_owner(&stat, cred) {
-        // Nothing to change is nobody's business; only the owner's call moves ctime.
-        return Ok(());
+    if !is_owner(&stat, cred) {
+        // The owner's business alone; others may only ask for nothing, and then nothing happens.
+        return if mode.is_some() {
+            Err(Errno::EPERM)
+        } else {
+            Ok(())
+        };
     }
     path.inode().setattr(&SetAttr {
         uid,

@@ -1,7 +1,9 @@
 //! What the tests share: a namespace over a memory file system, and callers.
 #![allow(dead_code, unreachable_pub)]
 
+pub mod against;
 pub mod host;
+pub mod ops;
 
 use std::sync::Arc;
 use vfs_core::{
