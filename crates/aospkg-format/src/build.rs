@@ -30,6 +30,34 @@ pub(crate) struct Tables {
     manifest_tail: u32,
 }
 
+/// The digests of what is in the tar.
+#[derive(Debug)]
+pub(crate) struct Hashes {
+    /// Of the files' content, 32 bytes for each entry, by entry number; zeros for other entries.
+    pub(crate) files: Vec<u8>,
+    /// Of everything else.
+    pub(crate) frame: [u8; 32],
+}
+
+/// The digest of all bytes of a tar that belong to no file.
+pub(crate) fn hash_frame(tar: &[u8], entries: &[IndexEntry<'_>]) -> [u8; 32] {
+    let mut ranges: Vec<(u64, u64)> = entries
+        .iter()
+        .filter(|entry| entry.kind == EntryKind::File && entry.size != 0)
+        .map(|entry| (entry.offset, entry.offset.saturating_add(entry.size)))
+        .collect();
+    ranges.sort_unstable();
+    let mut hasher = blake3::Hasher::new();
+    let mut at = 0u64;
+    for (start, end) in ranges.into_iter().chain([(tar.len() as u64, u64::MAX)]) {
+        if start > at {
+            hasher.update(tar.get(at as usize..start as usize).unwrap_or_default());
+        }
+        at = at.max(end);
+    }
+    *hasher.finalize().as_bytes()
+}
+
 /// Puts every string into the pool once.
 #[derive(Default)]
 struct Pool<'a> {
@@ -148,13 +176,12 @@ impl Tables {
 
     /// Writes the whole trailer, footer included, and returns the package's digest.
     ///
-    /// `digests` holds 32 bytes for each entry, by entry number.
     pub(crate) fn write(
         &self,
         chunks: &Chunks,
         entries: &[IndexEntry<'_>],
         commands: &[CommandTarget],
-        digests: &[u8],
+        hashes: &Hashes,
         container_len: u64,
         out: &mut dyn Write,
     ) -> io::Result<[u8; 32]> {
@@ -170,16 +197,17 @@ impl Tables {
                 .zip(0u64..)
                 .map(|(command, index)| (command.command.as_bytes(), index)),
         )?;
-        let sections = [
+        let sections: [&[u8]; SECTIONS] = [
             &self.records,
             &self.strings,
-            digests,
+            &hashes.files,
             &paths,
             &self.commands,
             &names,
         ];
         let mut footer = self.new_footer(&chunks.header, container_len);
         footer.flags = FLAG_DIGESTS.into();
+        footer.frame = hashes.frame;
         let mut hasher = chunks.hasher();
         lay_out(sections, &mut footer, |bytes| {
             hasher.update(bytes);

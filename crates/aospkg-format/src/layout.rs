@@ -111,7 +111,8 @@ pub(crate) struct Footer {
     /// Offset in chunk 1 of the field after the commands.
     pub(crate) manifest_tail: U32,
     pub(crate) sections: [Section; SECTIONS],
-    pub(crate) reserved: [u8; 32],
+    /// BLAKE3 over all bytes of the tar that are not content of a file of the index.
+    pub(crate) frame: [u8; 32],
     /// BLAKE3 over header, manifest, index, all sections and the footer up to here.
     pub(crate) digest: [u8; 32],
     /// First 16 bytes of BLAKE3 over the footer up to here.
@@ -126,11 +127,14 @@ const _: () = assert!(size_of::<Footer>() == FOOTER_LEN as usize);
 pub(crate) const FOOTER_DIGESTED: usize = 192;
 /// Bytes of the footer that its own check covers.
 pub(crate) const FOOTER_CHECKED: usize = 224;
+/// Where the bytes after the check begin.
+pub(crate) const FOOTER_END: usize = 240;
 
 impl Footer {
-    /// Whether these bytes claim to be a footer of this version.
+    /// Whether these bytes claim to be a footer. Either magic is claim enough, so that damage to
+    /// one of them is an error and not a package without an index.
     pub(crate) fn claims(bytes: &[u8; FOOTER_LEN as usize]) -> bool {
-        bytes.ends_with(&FOOTER_MAGIC)
+        bytes.starts_with(&FOOTER_MAGIC) || bytes.ends_with(&FOOTER_MAGIC)
     }
 
     /// Reads a footer and makes the structural checks that cost the same for every package.

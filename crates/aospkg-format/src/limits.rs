@@ -43,3 +43,6 @@ pub const ALIGN_FROM: u64 = 4096;
 
 /// The page that large files, and the index trailer, are aligned to.
 pub const PAGE: u64 = 4096;
+
+/// The unit of a tar.
+pub const TAR_BLOCK: u64 = 512;

@@ -79,14 +79,20 @@ impl Map {
         range: Range<u64>,
         read: impl FnOnce(&[u8]) -> T,
     ) -> Result<T> {
+        let value = self.view(range, read)?;
+        self.check_whole(file)?;
+        Ok(value)
+    }
+
+    /// [`Map::read`] for one of many ranges, after the last of which the caller asks
+    /// [`Map::check_whole`].
+    pub(crate) fn view<T>(&self, range: Range<u64>, read: impl FnOnce(&[u8]) -> T) -> Result<T> {
         let bytes = usize::try_from(range.start)
             .ok()
             .zip(usize::try_from(range.end).ok())
             .and_then(|(start, end)| self.bytes.get(start..end))
             .ok_or(Error::corrupt("range past the end of the file"))?;
-        let value = read(bytes);
-        self.check_whole(file)?;
-        Ok(value)
+        Ok(read(bytes))
     }
 
     /// Fails when the file is shorter than the mapping.

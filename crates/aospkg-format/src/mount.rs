@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::bare::{Decoder, Encoder};
 use crate::error::{Error, Result};
 use crate::header::Schema;
-use crate::limits::{MAX_DEPTH, MAX_ENTRIES, MAX_PATH, PAGE};
+use crate::limits::{MAX_DEPTH, MAX_ENTRIES, MAX_PATH, TAR_BLOCK};
 use crate::names;
 
 const CHUNK: &str = "mount index";
@@ -114,7 +114,7 @@ pub(crate) fn decode<'a>(
         return Err(d.malformed("there is no root directory"));
     }
     // Our writer fills the chunk with zeros so that the tar begins on a multiple of 512.
-    if d.remaining() >= PAGE as usize || d.rest().iter().any(|&byte| byte != 0) {
+    if d.remaining() >= TAR_BLOCK as usize || d.rest().iter().any(|&byte| byte != 0) {
         return Err(d.malformed("bytes after the index"));
     }
     Ok(entries)

@@ -9,7 +9,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use rustc_hash::FxHashMap;
 
-use crate::build::Tables;
+use crate::build::{self, Hashes, Tables};
 use crate::cache::{Cache, CacheError};
 use crate::chunks::{self, Chunks};
 use crate::error::{Error, Result};
@@ -23,6 +23,15 @@ use crate::view::View;
 
 /// BLAKE3 of a file's content, or of a whole package.
 pub type Digest = [u8; 32];
+
+/// A digest as it is written.
+pub fn to_hex(digest: &Digest) -> String {
+    use std::fmt::Write;
+    digest.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
 
 /// Number of an entry in its package. The root is 0, and a directory's children follow each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -108,6 +117,12 @@ pub struct Package {
     /// Digests that had to be computed because the index has none.
     digests: Mutex<FxHashMap<u32, Digest>>,
 }
+
+// Packages are shared between the threads of many guests.
+const _: () = {
+    const fn shared<T: Send + Sync>() {}
+    shared::<Package>();
+};
 
 /// The index tables and what holds them.
 #[derive(Debug)]
@@ -208,10 +223,10 @@ impl Package {
         let (commands, manifest_tail) = chunks.commands()?;
         let tables = Tables::new(&entries, &commands, manifest_tail)?;
         if let Some(cache) = cache.filter(|_| self.cache_problem.is_none()) {
-            let digests = self.hash_files(&entries, &tables.ids)?;
+            let hashes = self.hash_tar(&entries, &tables.ids)?;
             let stored = cache.store(&self.file, |out| {
                 let len = self.container_len;
-                tables.write(&chunks, &entries, &commands, &digests, len, out)
+                tables.write(&chunks, &entries, &commands, &hashes, len, out)
             });
             match stored.and_then(|()| cache.find(&self.header, self.container_len)) {
                 Ok(Some(found)) => {
@@ -238,18 +253,26 @@ impl Package {
         self.source = source;
     }
 
-    /// The digests of all files, 32 bytes per entry number.
-    fn hash_files(&self, entries: &[IndexEntry<'_>], ids: &[u32]) -> Result<Vec<u8>> {
-        let mut digests = vec![0; entries.len() * 32];
+    /// The container's header.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// Reads the whole tar and hashes it.
+    pub(crate) fn hash_tar(&self, entries: &[IndexEntry<'_>], ids: &[u32]) -> Result<Hashes> {
+        let mut files = vec![0; entries.len() * 32];
+        let base = self.header.mount_base();
         for (entry, &id) in entries.iter().zip(ids) {
             if entry.kind == EntryKind::File {
-                let start = self.header.mount_base() + entry.offset;
-                let range = start..start + entry.size;
-                let hash = self.map.read(&self.file, range, blake3::hash)?;
-                digests[id as usize * 32..][..32].copy_from_slice(hash.as_bytes());
+                let start = base + entry.offset;
+                let hash = self.map.view(start..start + entry.size, blake3::hash)?;
+                files[id as usize * 32..][..32].copy_from_slice(hash.as_bytes());
             }
         }
-        Ok(digests)
+        let tar = base..self.container_len;
+        let frame = self.map.view(tar, |tar| build::hash_frame(tar, entries))?;
+        self.map.check_whole(&self.file)?;
+        Ok(Hashes { files, frame })
     }
 
     /// Container and schema version.
@@ -486,11 +509,11 @@ impl Package {
         let entries = chunks.entries(self.mount_len())?;
         let (commands, manifest_tail) = chunks.commands()?;
         let tables = Tables::new(&entries, &commands, manifest_tail)?;
-        let digests = self.hash_files(&entries, &tables.ids)?;
+        let hashes = self.hash_tar(&entries, &tables.ids)?;
         let len = self.container_len;
         let mut sink = std::io::sink();
         let identity = tables
-            .write(&chunks, &entries, &commands, &digests, len, &mut sink)
+            .write(&chunks, &entries, &commands, &hashes, len, &mut sink)
             .map_err(Error::io("package digest"))?;
         Ok(*self.identity.get_or_init(|| identity))
     }
