@@ -19,6 +19,7 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex, PoisonError};
+use std::time::Duration;
 
 use nix::sys::stat::FileStat;
 use rustc_hash::FxHashMap;
@@ -28,6 +29,12 @@ use crate::layout::{FOOTER_LEN, Footer};
 use crate::map::Map;
 
 const TAIL: u64 = 64;
+
+/// Entries that a cache directory keeps; the oldest go first.
+const MAX_CACHED: usize = 512;
+
+/// Age at which a temporary file has no writer any more.
+const ABANDONED: Duration = Duration::from_secs(3600);
 
 /// Why a cache directory was not used. An open never fails for it.
 #[derive(Debug, thiserror::Error)]
@@ -211,11 +218,39 @@ impl<'a> Cache<'a> {
                 }
                 fs::rename(&temporary, &self.path).map_err(|e| self.io(e))
             });
-        if stored.is_err() {
+        match stored {
+            Ok(()) => self.prune(),
             // The file may not exist; there is nothing more to do about it.
-            let _ = fs::remove_file(&temporary);
+            Err(_) => drop(fs::remove_file(&temporary)),
         }
         stored
+    }
+
+    /// Removes the oldest entries when there are too many, and what a killed process left behind.
+    /// Best effort: an entry that is removed while it is in use stays mapped.
+    fn prune(&self) {
+        let Ok(listing) = fs::read_dir(self.dir) else {
+            return;
+        };
+        let mut entries = Vec::new();
+        for item in listing.flatten() {
+            let path = item.path();
+            let Ok(modified) = item.metadata().and_then(|meta| meta.modified()) else {
+                continue;
+            };
+            match path.extension().and_then(|extension| extension.to_str()) {
+                Some("idx") => entries.push((modified, path)),
+                Some("tmp") if modified.elapsed().is_ok_and(|age| age > ABANDONED) => {
+                    drop(fs::remove_file(path));
+                }
+                _ => {}
+            }
+        }
+        entries.sort();
+        let surplus = entries.len().saturating_sub(MAX_CACHED);
+        for (_, path) in entries.drain(..surplus) {
+            drop(fs::remove_file(path));
+        }
     }
 
     fn write_file(

@@ -72,6 +72,8 @@ pub struct Entry<'p> {
 /// A command of a package.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Command<'p> {
+    /// Its place in order of name, as [`Package::command_at`] takes it.
+    pub index: u32,
     /// Its name.
     pub name: &'p [u8],
     /// Path of the file, relative to the package root, as the manifest has it (without a leading

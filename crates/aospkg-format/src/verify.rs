@@ -282,7 +282,9 @@ fn compare_trailer(
     if !same(0..digests) || !same(after..digest) || !same(end..expected.len()) {
         problems.push(Problem::Index { section: "tables" });
     }
-    let content = problems.iter().any(|p| matches!(p, Problem::Content { .. }));
+    let content = problems
+        .iter()
+        .any(|p| matches!(p, Problem::Content { .. }));
     if !content && !same(digests..after) {
         problems.push(Problem::Index { section: "digests" });
     }

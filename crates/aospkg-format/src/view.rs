@@ -265,7 +265,12 @@ impl<'a> View<'a> {
             id if id < self.entry_count() => Some(EntryId(id)),
             _ => return Err(Error::corrupt("command entry")),
         };
-        Ok(Some(Command { name, path, entry }))
+        Ok(Some(Command {
+            index,
+            name,
+            path,
+            entry,
+        }))
     }
 
     /// Finds a command by name.

@@ -1,4 +1,5 @@
 //! Using everything of a package that may be hostile.
+#![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
 
 use std::fs::File;
 use std::io::Write;
