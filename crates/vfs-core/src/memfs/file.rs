@@ -90,12 +90,9 @@ impl FileOps for MemFile {
             return Err(Errno::EINVAL);
         };
         let n = data.read(buf, offset);
-        if self.atime {
-            let now = Timespec::now();
-            if state.wants_atime(now) {
-                drop(state);
-                write(&self.inode.state).atime = now;
-            }
+        if self.atime && state.wants_atime() {
+            drop(state);
+            write(&self.inode.state).atime = Timespec::now();
         }
         Ok(n)
     }

@@ -12,7 +12,7 @@ use crate::types::{Caller, DirEntry, FileType, OpenFlags, RenameFlags, SetAttr, 
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::sync::{Arc, RwLock, Weak};
 
 /// Size that a directory shows per entry (`BOGO_DIRENT_SIZE`).
 const DIRENT_SIZE: u64 = 20;
@@ -20,14 +20,12 @@ const DIRENT_SIZE: u64 = 20;
 const SHORT_LINK: usize = 128;
 /// Most bytes of names and values of extended attributes of one inode.
 const MAX_XATTR_BYTES: u64 = 128 << 10;
-/// Entries taken from a directory at once.
-const PORTION: usize = 128;
 /// Seconds after which a read updates the access time in any case (`relatime`).
 const DAY: i64 = 24 * 60 * 60;
 
 /// An inode of a [`super::MemFs`].
 pub struct MemInode {
-    me: Weak<MemInode>,
+    pub(super) me: Weak<MemInode>,
     pub(super) fs: Arc<Shared>,
     pub(super) ino: u64,
     pub(super) kind: FileType,
@@ -47,7 +45,7 @@ pub(super) struct State {
     pub(super) mtime: Timespec,
     pub(super) ctime: Timespec,
     btime: Timespec,
-    xattrs: Option<Box<Xattrs>>,
+    pub(super) xattrs: Option<Box<Xattrs>>,
     pub(super) body: Body,
 }
 
@@ -62,13 +60,13 @@ pub(super) enum Body {
 
 /// Extended attributes and the pages they are counted as.
 #[derive(Default)]
-struct Xattrs {
+pub(super) struct Xattrs {
     map: BTreeMap<Box<[u8]>, Box<[u8]>>,
-    bytes: u64,
+    pub(super) bytes: u64,
 }
 
 impl Xattrs {
-    fn pages(bytes: u64) -> u64 {
+    pub(super) fn pages(bytes: u64) -> u64 {
         bytes.div_ceil(PAGE as u64)
     }
 }
@@ -80,21 +78,21 @@ impl State {
         self.ctime = now;
     }
 
-    /// Whether a read at `now` changes the access time (`relatime_need_update`).
-    pub(super) fn wants_atime(&self, now: Timespec) -> bool {
+    /// Whether a read now changes the access time (`relatime_need_update`).
+    pub(super) fn wants_atime(&self) -> bool {
         self.atime <= self.mtime
             || self.atime <= self.ctime
-            || now.sec.saturating_sub(self.atime.sec) >= DAY
+            || Timespec::coarse().sec.saturating_sub(self.atime.sec) >= DAY
     }
 
-    fn dir(&self) -> Result<&Dir> {
+    pub(super) fn dir(&self) -> Result<&Dir> {
         match &self.body {
             Body::Dir(dir) => Ok(dir),
             _ => Err(Errno::ENOTDIR),
         }
     }
 
-    fn dir_mut(&mut self) -> Result<&mut Dir> {
+    pub(super) fn dir_mut(&mut self) -> Result<&mut Dir> {
         match &mut self.body {
             Body::Dir(dir) => Ok(dir),
             _ => Err(Errno::ENOTDIR),
@@ -204,7 +202,7 @@ impl MemInode {
     }
 
     /// A name of this inode is gone.
-    fn unnamed(&self, now: Timespec) {
+    pub(super) fn unnamed(&self, now: Timespec) {
         let mut state = write(&self.state);
         state.ctime = now;
         if let Body::Dir(dir) = &mut state.body {
@@ -484,7 +482,7 @@ impl Inode for MemInode {
     }
 
     fn touch_atime(&self, now: Timespec) {
-        if read(&self.state).wants_atime(now) {
+        if read(&self.state).wants_atime() {
             write(&self.state).atime = now;
         }
     }
@@ -547,155 +545,7 @@ impl Inode for MemInode {
     }
 }
 
-impl MemInode {
-    /// `ENOTEMPTY` for a directory with entries, `ENOTDIR` for anything else than a directory.
-    fn check_empty(&self) -> Result<()> {
-        if read(&self.state).dir()?.len() > 0 {
-            Err(Errno::ENOTEMPTY)
-        } else {
-            Ok(())
-        }
-    }
-
-    /// Does what [`Inode::rename`] has decided on: a plain move. The tree is locked.
-    fn move_entry(
-        &self,
-        name: &[u8],
-        source: Arc<MemInode>,
-        new_dir: &MemInode,
-        new_name: &[u8],
-        target: Option<&MemInode>,
-    ) {
-        let now = Timespec::now();
-        let is_dir = u32::from(source.kind == FileType::Directory);
-        let was_dir = u32::from(target.is_some_and(|t| t.kind == FileType::Directory));
-        // The new name first: whoever looks meanwhile finds the inode, if twice.
-        {
-            let mut state = write(&new_dir.state);
-            if let Ok(dir) = state.dir_mut() {
-                dir.put(new_name, source.clone());
-                if std::ptr::eq(self, new_dir) {
-                    dir.remove(name);
-                }
-            }
-            state.nlink = (state.nlink + is_dir).saturating_sub(was_dir);
-            state.modified(now);
-        }
-        if !std::ptr::eq(self, new_dir) {
-            let mut state = write(&self.state);
-            if let Ok(dir) = state.dir_mut() {
-                dir.remove(name);
-            }
-            state.modified(now);
-        }
-        let mut state = write(&self.state);
-        state.nlink = state.nlink.saturating_sub(is_dir);
-        drop(state);
-        source.moved_to(new_dir, now);
-        if let Some(target) = target {
-            target.unnamed(now);
-        }
-    }
-
-    /// Does what [`Inode::rename`] has decided on: an exchange. The tree is locked.
-    fn exchange(
-        &self,
-        name: &[u8],
-        source: &Arc<MemInode>,
-        new_dir: &MemInode,
-        new_name: &[u8],
-        target: &Arc<MemInode>,
-    ) {
-        let now = Timespec::now();
-        let is_dir = u32::from(source.kind == FileType::Directory);
-        let was_dir = u32::from(target.kind == FileType::Directory);
-        for (dir, name, inode, more, less) in [
-            (new_dir, new_name, source, is_dir, was_dir),
-            (self, name, target, was_dir, is_dir),
-        ] {
-            let mut state = write(&dir.state);
-            if let Ok(dir) = state.dir_mut() {
-                dir.put(name, inode.clone());
-            }
-            state.nlink = (state.nlink + more).saturating_sub(less);
-            state.modified(now);
-        }
-        source.moved_to(new_dir, now);
-        target.moved_to(self, now);
-    }
-
-    /// This inode has its name in `dir` now.
-    fn moved_to(&self, dir: &MemInode, now: Timespec) {
-        let mut state = write(&self.state);
-        state.ctime = now;
-        if let Body::Dir(this) = &mut state.body {
-            this.parent = dir.me.clone();
-        }
-    }
-
-    /// Lists entries in portions, so that no lock is held while `sink` runs.
-    pub(super) fn list(
-        &self,
-        cookie: u64,
-        sink: &mut dyn FnMut(DirEntry<'_>) -> bool,
-    ) -> Result<()> {
-        let mut from = cookie;
-        let mut portion = Vec::new();
-        loop {
-            portion.clear();
-            read(&self.state).dir()?.after(from, PORTION, &mut portion);
-            for (next, entry) in &portion {
-                let (ino, kind) = (entry.ino, entry.kind);
-                if !sink(DirEntry {
-                    name: &entry.name,
-                    ino,
-                    kind,
-                    next: *next,
-                }) {
-                    return Ok(());
-                }
-                from = *next;
-            }
-            if portion.len() < PORTION {
-                return Ok(());
-            }
-        }
-    }
-}
-
-impl Drop for MemInode {
-    fn drop(&mut self) {
-        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        self.fs.inodes.give(1);
-        if let Some(xattrs) = &state.xattrs {
-            self.fs.release(Xattrs::pages(xattrs.bytes));
-        }
-        match &mut state.body {
-            Body::File(data) => self.fs.release(data.pages()),
-            Body::Link(text) => self.fs.release(link_pages(text)),
-            Body::Special => {}
-            Body::Dir(dir) => {
-                // A guest can nest directories without end, so a tree is taken apart level by
-                // level; recursion would end the host's stack.
-                let mut orphans = Vec::new();
-                dir.drain_into(&mut orphans);
-                while let Some(orphan) = orphans.pop() {
-                    if let Some(mut inode) = Arc::into_inner(orphan)
-                        && let Body::Dir(dir) = &mut inode
-                            .state
-                            .get_mut()
-                            .unwrap_or_else(PoisonError::into_inner)
-                            .body
-                    {
-                        dir.drain_into(&mut orphans);
-                    }
-                }
-            }
-        }
-    }
-}
-
 /// Pages that a link's text is counted as.
-fn link_pages(text: &[u8]) -> u64 {
+pub(super) fn link_pages(text: &[u8]) -> u64 {
     u64::from(text.len() >= SHORT_LINK)
 }

@@ -14,6 +14,7 @@ mod data;
 mod dir;
 mod file;
 mod inode;
+mod tree;
 
 pub use inode::MemInode;
 

@@ -113,9 +113,20 @@ struct Ours {
     openers: [usize; SLOTS],
     /// A directory of the host, which gets no set-ID bits, devices or attributes but `user.`.
     on_host: bool,
+    _dir: Option<tempfile::TempDir>,
 }
 
 impl Ours {
+    fn new(subject: Subject) -> Ours {
+        Ours {
+            vm: Vm::over(subject.fs, MountFlags::empty()),
+            files: Default::default(),
+            openers: Default::default(),
+            on_host: subject.dir.is_some(),
+            _dir: subject.dir,
+        }
+    }
+
     fn run(&mut self, op: &Op, cred: &Cred) -> Result<Seen, Errno> {
         let caller = Caller {
             cred: Arc::new(cred.clone()),
@@ -417,12 +428,7 @@ pub struct Subject {
 
 fn run(users: &[Cred], steps: Vec<(usize, Op)>, subject: Subject) -> Result<(), TestCaseError> {
     let oracle = Oracle::start();
-    let mut ours = Ours {
-        vm: Vm::over(subject.fs, MountFlags::empty()),
-        files: Default::default(),
-        openers: Default::default(),
-        on_host: subject.dir.is_some(),
-    };
+    let mut ours = Ours::new(subject);
     let mut log = Vec::new();
     for (user, op) in steps {
         let op = if ours.on_host { op.without_setid() } else { op };
@@ -498,4 +504,40 @@ pub fn compare(cases: u32, users: &[Cred], subject: impl Fn() -> Subject) {
     if let Err(error) = result {
         panic!("{error}");
     }
+}
+
+/// Runs each of `ops` on the tree that `fixture` made as root, by `cred`.
+pub fn table(cred: &Cred, fixture: &[Op], ops: &[Op], subject: impl Fn() -> Subject) {
+    if !host::available() {
+        return;
+    }
+    let named = |n: i32| Errno::from_number(n).unwrap_or(Errno::EIO);
+    let mut wrong = Vec::new();
+    let mut ops = ops.iter().peekable();
+    while ops.peek().is_some() {
+        let oracle = Oracle::start();
+        let mut ours = Ours::new(subject());
+        for op in fixture {
+            let root = Cred::root();
+            assert!(
+                oracle.run(op, &root).is_ok() && ours.run(op, &root).is_ok(),
+                "{op:?}"
+            );
+        }
+        // A failed operation changes nothing, so the next can be tried on the same tree.
+        for op in ops.by_ref() {
+            let theirs = oracle.run(op, cred).map_err(named);
+            let got = ours.run(op, cred);
+            if theirs != got {
+                wrong.push(format!("{op:?}: host {theirs:?}, ours {got:?}"));
+            }
+            if theirs.is_ok() || got.is_ok() {
+                break;
+            }
+        }
+        if our_tree(&ours.vm) != oracle.tree() {
+            wrong.push("the trees differ".to_owned());
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
