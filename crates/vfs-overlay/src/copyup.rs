@@ -2,6 +2,7 @@
 
 use crate::lock;
 use crate::node::{Node, Place};
+use crate::parked::quietly;
 use std::sync::Arc;
 use vfs_core::errno::{Errno, Result};
 use vfs_core::file::FileOps;
@@ -59,39 +60,32 @@ impl Node {
         if !self.is_at(&place.parent, &place.name) {
             return Ok(());
         }
-        let before = parent.stat()?;
-        let upper = duplicate(parent, &place.name, lower, &stat)?;
+        // The directory did not change for anyone who looks at the overlay.
+        let upper = quietly(parent, || duplicate(parent, &place.name, lower, &stat))?;
         let ino = upper.stat()?.ino;
         if self.kind() != FileType::Directory {
             self.shared.set_origin(ino, self.ino);
         }
-        // The directory did not change for anyone who looks at the overlay.
-        let times = SetAttr {
-            atime: Some(before.atime),
-            mtime: Some(before.mtime),
-            ..SetAttr::default()
-        };
-        let mut result = parent.setattr(&times);
-        // A directory counts as copied up while its parent is locked; data takes longer.
+        // Data takes long, so nobody is kept waiting for it. Anything else counts as copied up
+        // before its directory is unlocked.
+        let mut state = Some(state);
         if self.kind() == FileType::Regular {
-            drop(state);
-            result = result.and_then(|()| complete(lower, &upper, &stat, keep));
-            if result.is_err() {
-                let _state = lock(place.parent.dir()?);
-                self.discard(parent, &place, ino);
-            } else {
-                self.publish(upper, ino);
-            }
-        } else {
-            result = result.and_then(|()| complete(lower, &upper, &stat, keep));
-            if result.is_err() {
-                self.discard(parent, &place, ino);
-            } else {
-                self.publish(upper, ino);
-            }
-            drop(state);
+            state = None;
         }
-        result
+        match complete(lower, &upper, &stat, keep) {
+            Ok(()) => {
+                self.publish(upper, ino);
+                Ok(())
+            }
+            Err(error) => {
+                let _state = match state {
+                    None => lock(place.parent.dir()?),
+                    Some(state) => state,
+                };
+                self.discard(parent, &place, ino);
+                Err(error)
+            }
+        }
     }
 
     /// Copies up a file that is open but has no name left.
@@ -107,24 +101,20 @@ impl Node {
                 Some(root) => Some(lock(root.dir()?)),
                 None => None,
             };
-            let before = top.stat()?;
-            let (upper, name) = (0u64..)
-                .find_map(|n| {
+            quietly(&top, || {
+                for n in 0u64.. {
                     let name = format!(".nameless-{n}").into_bytes();
                     match duplicate(&top, &name, lower, stat) {
-                        Err(Errno::EEXIST) => None,
-                        made => Some(made.map(|upper| (upper, name))),
+                        Err(Errno::EEXIST) => {}
+                        Err(error) => return Err(error),
+                        Ok(upper) => {
+                            top.unlink(&name)?;
+                            return Ok(upper);
+                        }
                     }
-                })
-                .ok_or(Errno::EEXIST)??;
-            top.unlink(&name)?;
-            let times = SetAttr {
-                atime: Some(before.atime),
-                mtime: Some(before.mtime),
-                ..SetAttr::default()
-            };
-            top.setattr(&times)?;
-            upper
+                }
+                Err(Errno::EEXIST)
+            })?
         };
         complete(lower, &upper, stat, keep)?;
         let ino = upper.stat()?.ino;

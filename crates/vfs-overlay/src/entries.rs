@@ -5,7 +5,7 @@ use crate::marks::{DirTable, Merge};
 use crate::node::{DirState, Node};
 use vfs_core::errno::{Errno, Result};
 use vfs_core::inode::{Inode, InodeRef};
-use vfs_core::types::FileType;
+use vfs_core::types::{FileType, SetAttr, Timespec};
 
 impl Node {
     /// The kind of what the lower layers have under `name`, whiteout or not.
@@ -74,6 +74,7 @@ impl Node {
             return Err(Errno::ENOENT);
         }
         let covered = self.covered(name)?;
+        self.shared.make_way(self, name)?;
         // What the upper layer has it refuses itself.
         if covered.is_some() && !state.whiteout(name) {
             return Err(Errno::EEXIST);
@@ -93,6 +94,9 @@ impl Node {
         let mut state = lock(self.dir()?);
         self.free_name(&mut state, name)?;
         upper.link(name, inode)?;
+        if let Some(set) = target.link_set() {
+            self.shared.unpark(set)?;
+        }
         state.remove_whiteout(name);
         target.gained_name();
         state.remember(name, &target.this()?);
@@ -106,7 +110,9 @@ impl Node {
         match upper.lookup(name) {
             Ok(_) => Ok(()),
             Err(Errno::ENOENT) if node.kind() != FileType::Directory => {
-                upper.link(name, node.upper.get().ok_or(Errno::EIO)?)
+                upper.link(name, node.upper.get().ok_or(Errno::EIO)?)?;
+                node.link_set()
+                    .map_or(Ok(()), |set| self.shared.unpark(set))
             }
             Err(error) => Err(error),
         }
@@ -128,16 +134,27 @@ impl Node {
             return Err(Errno::EISDIR);
         }
         let covered = self.covered(name)?.is_some();
-        match upper.unlink(name) {
-            Ok(()) | Err(Errno::ENOENT) => {}
-            Err(error) => return Err(error),
+        if !self.shared.park(self, name, &node)? {
+            match upper.unlink(name) {
+                Ok(()) => {}
+                Err(Errno::ENOENT) => self.touch()?,
+                Err(error) => return Err(error),
+            }
         }
         if covered {
             self.set_whiteout(&mut state, name)?;
         }
         state.forget(name);
-        node.lost_name(self, name);
-        Ok(())
+        node.lost_name(self, name)
+    }
+
+    /// Marks a change of this directory that its upper inode does not see.
+    fn touch(&self) -> Result<()> {
+        let upper = self.upper.get().ok_or(Errno::EIO)?;
+        upper.setattr(&SetAttr {
+            mtime: Some(Timespec::now()),
+            ..SetAttr::default()
+        })
     }
 
     /// Whether a locked directory shows no entry.
@@ -165,11 +182,11 @@ impl Node {
     pub(crate) fn bury(&self, state: &mut DirState, parent: &Node, name: &[u8]) -> Result<()> {
         state.dead = true;
         state.marks = None;
+        self.shared.recent.release(self);
         if let Some(upper) = self.upper.get() {
             self.shared.marks.forget(upper.stat()?.ino);
         }
-        self.lost_name(parent, name);
-        Ok(())
+        self.lost_name(parent, name)
     }
 
     /// `rmdir(2)`.
@@ -196,6 +213,8 @@ impl Node {
         let covered = self.covered(name)?.is_some();
         if node.upper.get().is_some() {
             upper.rmdir(name)?;
+        } else {
+            self.touch()?;
         }
         if covered {
             self.set_whiteout(&mut state, name)?;

@@ -43,6 +43,7 @@ mod listing;
 mod marks;
 mod node;
 mod numbers;
+mod parked;
 mod recent;
 mod rename;
 
@@ -53,6 +54,7 @@ use crate::links::LinkTable;
 use crate::marks::MarkTable;
 use crate::node::{Lower, Node};
 use crate::numbers::Wide;
+use crate::parked::Parked;
 use crate::recent::Recent;
 use rustc_hash::FxHashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -89,6 +91,7 @@ pub(crate) struct Shared {
     origin_count: AtomicUsize,
     wide_inos: Mutex<Wide>,
     pub(crate) recent: Recent,
+    pub(crate) parked: Parked,
     /// The root node, where files without a name are copied up.
     pub(crate) root: OnceLock<Weak<Node>>,
 }
@@ -189,6 +192,7 @@ impl OverlayFs {
             origin_count: AtomicUsize::new(0),
             wide_inos: Mutex::default(),
             recent: Recent::default(),
+            parked: Parked::default(),
             root: OnceLock::new(),
         });
         shared.import(options.marks, &stack)?;

@@ -27,6 +27,9 @@ pub struct LinkMark {
     pub lower_links: u32,
     /// Names it has left in the overlay.
     pub links: u32,
+    /// The entry of the upper layer's root that stands in for a name the copy does not have
+    /// there, if so; no guest sees it.
+    pub parked: Option<Vec<u8>>,
 }
 
 /// What outlives the node of a file with several names.
@@ -38,6 +41,8 @@ pub(crate) struct LinkSet {
     /// Names left; kept for lower files, whose upper copy has fewer names than they.
     pub(crate) links: AtomicU32,
     pub(crate) upper: OnceLock<InodeRef>,
+    /// Its spare name; see [`crate::parked`].
+    pub(crate) parked: Mutex<Option<Box<[u8]>>>,
     node: Mutex<Weak<Node>>,
 }
 
@@ -94,6 +99,7 @@ impl LinkTable {
             lower_links: links,
             links: AtomicU32::new(links),
             upper: OnceLock::new(),
+            parked: Mutex::default(),
             node: Mutex::default(),
         })
     }
@@ -106,6 +112,7 @@ impl LinkTable {
             lower_links: 0,
             links: AtomicU32::new(0),
             upper: OnceLock::new(),
+            parked: Mutex::default(),
             node: Mutex::default(),
         })
     }
@@ -149,6 +156,17 @@ impl LinkTable {
         self.count.store(sets.by_inode.len(), Ordering::Release);
     }
 
+    /// A spare name was changed.
+    pub(crate) fn reparked(&self, old: &[u8], new: Box<[u8]>) {
+        for set in lock(&self.sets).by_inode.values() {
+            let mut parked = lock(&set.parked);
+            if parked.as_deref() == Some(old) {
+                *parked = Some(new);
+                return;
+            }
+        }
+    }
+
     pub(crate) fn import(&self, marks: Vec<LinkMark>, layers: usize) -> Result<()> {
         for mark in marks {
             if mark.layer == 0 || usize::from(mark.layer) > layers {
@@ -160,6 +178,7 @@ impl LinkTable {
                 lower_links: mark.lower_links,
                 links: AtomicU32::new(mark.links),
                 upper: OnceLock::new(),
+                parked: Mutex::new(mark.parked.clone().map(Vec::into_boxed_slice)),
                 node: Mutex::default(),
             });
             if let Some(upper) = mark.upper {
@@ -180,6 +199,7 @@ impl LinkTable {
                 upper: set.upper.get().cloned(),
                 lower_links: set.lower_links,
                 links: set.links.load(Ordering::Relaxed),
+                parked: lock(&set.parked).as_ref().map(|name| name.to_vec()),
             })
             .collect();
         marks.sort_by_key(|mark| (mark.layer, mark.ino));

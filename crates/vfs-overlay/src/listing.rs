@@ -174,7 +174,7 @@ impl Node {
 
     /// Number and kind to show for an entry of the upper layer, if no lower layer has its name.
     fn show_upper(&self, entry: &DirEntry<'_>) -> Result<Option<(u64, FileType)>> {
-        if self.covered(entry.name)?.is_some() {
+        if self.covered(entry.name)?.is_some() || self.shared.is_parked(self, entry.name) {
             return Ok(None);
         }
         self.show(entry.ino, entry.kind, None).map(Some)

@@ -105,7 +105,7 @@ impl Shared {
     /// Directories at `path` of the lower layers, merged by the same rule as a lookup.
     fn lower_dirs(&self, roots: &[Lower], path: &[u8]) -> Result<Box<[Lower]>> {
         let mut stack: Box<[Lower]> = roots.into();
-        for name in path.split(|b| *b == b'/').filter(|name| !name.is_empty()) {
+        for name in path.split(|b| *b == b'/') {
             stack = crate::node::find_lower(&stack, name)?;
             if stack
                 .first()
@@ -139,6 +139,9 @@ impl Shared {
         }
         for (ino, number) in marks.origins {
             self.set_origin(ino, number);
+        }
+        for name in marks.links.iter().filter_map(|mark| mark.parked.as_deref()) {
+            self.import_parked(name);
         }
         self.links.import(marks.links, self.lowers.len())
     }

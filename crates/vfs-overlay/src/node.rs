@@ -253,10 +253,12 @@ impl Node {
             return Ok(None);
         }
         if let Some(node) = state.child(name) {
+            node.found_at(self, name)?;
             return Ok(Some(node));
         }
         let upper = match self.upper.get().map(|upper| upper.lookup(name)) {
             Some(Err(Errno::ENOENT)) | None => None,
+            Some(_) if self.shared.is_parked(self, name) => None,
             Some(found) => Some(found?),
         };
         let node = match upper {
@@ -269,7 +271,7 @@ impl Node {
         };
         node.found_at(self, name)?;
         state.remember(name, &node);
-        if !node.lowers.is_empty() || node.is_dir() {
+        if node.is_dir() || node.upper.get().is_none() {
             self.shared.recent.keep(&node);
         }
         Ok(Some(node))
@@ -280,15 +282,24 @@ impl Node {
         self.find_locked(&mut lock(self.dir()?), name)
     }
 
-    /// Notes a name of this node where the node has to know one.
+    /// Notes a name of this node where the node has to know one. Of several it is the one used
+    /// last: as far as we can know, the one through which the file is going to be copied up.
     pub(crate) fn found_at(&self, parent: &Node, name: &[u8]) -> Result<()> {
-        if self.dir.is_some() || self.upper.get().is_none() {
-            let mut place = lock(&self.place);
-            if place.is_none() {
-                *place = Some(Place {
+        if self.dir.is_none() && self.upper.get().is_some() {
+            return Ok(());
+        }
+        let mut place = lock(&self.place);
+        match &*place {
+            Some(_) if self.links.get().is_none() => {}
+            Some(at) if std::ptr::eq(&*at.parent, parent) && &*at.name == name => {}
+            _ => {
+                let new = Place {
                     parent: parent.this()?,
                     name: name.into(),
-                });
+                };
+                let old = place.replace(new);
+                drop(place);
+                drop(old);
             }
         }
         Ok(())
@@ -338,18 +349,23 @@ impl Node {
     }
 
     /// The name `name` in `parent` is gone from this node.
-    pub(crate) fn lost_name(&self, parent: &Node, name: &[u8]) {
+    pub(crate) fn lost_name(&self, parent: &Node, name: &[u8]) -> Result<()> {
         if self.is_at(parent, name) {
             self.set_place(None);
         }
+        let one_less = |n: u32| n.checked_sub(1);
         let _ = self
             .nlink
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less);
         if let Some(set) = self.links.get() {
             let _ = set
                 .links
-                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less);
+            if set.links_of_lower() == Some(0) {
+                self.shared.unpark(set)?;
+            }
         }
+        Ok(())
     }
 
     /// The node got one more name.
@@ -442,9 +458,16 @@ impl Inode for Node {
     }
 
     fn setattr(&self, changes: &SetAttr) -> Result<()> {
-        // Data that is to be cut off need not be copied.
+        let mut changes = *changes;
+        if let (None, Some(size)) = (self.upper.get(), changes.size) {
+            // Data that is to be cut off is not even copied, so the upper inode sees no change.
+            let cut = size < self.real()?.stat()?.size;
+            if cut && changes.mtime.is_none() {
+                changes.mtime = Some(Timespec::now());
+            }
+        }
         self.copy_up(changes.size.unwrap_or(u64::MAX))?
-            .setattr(changes)
+            .setattr(&changes)
     }
 
     fn lookup(&self, name: &[u8]) -> Result<InodeRef> {

@@ -206,7 +206,16 @@ fn rename_locked(
         new.dir.bring_name(new.name, target)?;
     }
 
-    old_upper.rename(old.name, new_upper, new.name, flags & RenameFlags::EXCHANGE)?;
+    new.dir.shared.make_way(new.dir, new.name)?;
+    let mut parked = false;
+    if !exchange && let Some(target) = &new.node {
+        parked = new.dir.shared.park(new.dir, new.name, target)?;
+    }
+    let moved = old_upper.rename(old.name, new_upper, new.name, flags & RenameFlags::EXCHANGE);
+    if let (Err(_), true, Some(target)) = (&moved, parked, &new.node) {
+        new.dir.bring_name(new.name, target)?;
+    }
+    moved?;
 
     pair.new().remove_whiteout(new.name);
     if let Some(target) = &new.node
@@ -214,7 +223,7 @@ fn rename_locked(
     {
         match &mut replaced {
             Some(state) => target.bury(state, new.dir, new.name)?,
-            None => target.lost_name(new.dir, new.name),
+            None => target.lost_name(new.dir, new.name)?,
         }
     }
     drop(replaced);

@@ -2,7 +2,7 @@
 //! whole tree and the whiteouts must be the same.
 //!
 //! The kernel's overlay is mounted with `redirect_dir=on,index=on`, which is how ours always
-//! behaves. Differences that stay are named in [`allowed`].
+//! behaves. What differs on purpose is named in [`forgive`].
 //!
 //! Access times are kept by neither side (`noatime`), or looking at a tree would change it.
 //!
@@ -13,7 +13,7 @@ mod model;
 
 use model::linux::{self, Linux};
 use model::ours::Ours;
-use model::{Op, Outcome, anything, building};
+use model::{Op, anything, building};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use proptest::prelude::*;
 use proptest::test_runner::{
@@ -59,16 +59,29 @@ fn new_memory() -> Arc<MemFs> {
     })
 }
 
-/// A difference in outcome that is meant, by name.
-fn allowed(op: &Op, kernel: &Outcome, ours: &Outcome) -> Option<&'static str> {
-    let _ = (op, kernel, ours);
-    None
+/// A difference in a tree that is meant, by name.
+///
+/// *lazy-link-up*: when a lower file with several names, copied up under one of them, is used
+/// under another, the kernel gives the copy that name too and for that copies up the directory it
+/// is in. Ours waits until the name has to be there. All that shows is that the kernel no longer
+/// counts the subdirectories of that directory.
+fn forgive(kernel: &model::Tree, ours: &mut model::Tree) {
+    for (path, seen) in ours {
+        if seen.size.is_none()
+            && seen.nlink > 1
+            && kernel
+                .get(path)
+                .is_some_and(|k| k.size.is_none() && k.nlink == 1)
+        {
+            seen.nlink = 1;
+        }
+    }
 }
 
 /// Does one step on both sides and compares.
 fn step(op: &Op, kernel: &mut Linux, ours: &mut Ours) -> TestCaseResult {
     let (theirs, mine) = (kernel.run(op), ours.run(op));
-    if theirs != mine && allowed(op, &theirs, &mine).is_none() {
+    if theirs != mine {
         return Err(TestCaseError::fail(format!(
             "{op:?}: kernel {theirs:?}, ours {mine:?}"
         )));
@@ -81,7 +94,8 @@ fn same_trees(
     kernel: &Linux,
     ours: &Ours,
 ) -> Result<BTreeMap<String, u64>, TestCaseError> {
-    let (theirs, (mine, inos)) = (kernel.tree(), ours.tree());
+    let (theirs, (mut mine, inos)) = (kernel.tree(), ours.tree());
+    forgive(&theirs, &mut mine);
     if theirs != mine {
         let paths = theirs
             .keys()
