@@ -11,7 +11,7 @@ use std::sync::Arc;
 use vfs_core::errno::{Errno, Result};
 use vfs_core::file::FileOps;
 use vfs_core::inode::{FileSystem, InodeRef, NewNode};
-use vfs_core::memfs::{MemFs, MemFsOptions};
+use vfs_core::memfs::{MemFs, MemFsOptions, SpaceEvents};
 use vfs_core::namei::SpecialFiles;
 use vfs_core::types::{Caller, FileType, OpenFlags, SetAttr, Stat};
 
@@ -39,14 +39,19 @@ const LINKS: [(&str, &str); 4] = [
 ];
 
 /// A new file system for `/dev`, filled.
-pub(crate) fn new(max_bytes: u64) -> Result<Arc<dyn FileSystem>> {
-    let fs = MemFs::new(MemFsOptions {
+pub(crate) fn new(
+    max_bytes: u64,
+    max_inodes: u64,
+    events: SpaceEvents,
+) -> Result<Arc<dyn FileSystem>> {
+    let options = MemFsOptions {
         max_bytes,
-        max_inodes: 65_536,
+        max_inodes,
         mode: 0o755,
         uid: 0,
         gid: 0,
-    });
+    };
+    let fs = MemFs::with_events(options, events);
     let root = fs.root();
     for (name, rdev, perm) in NODES {
         root.create(

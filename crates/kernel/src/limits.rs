@@ -178,6 +178,8 @@ limits! {
         "tables of file locks growing without end";
     dev_bytes "dev.bytes" 64 << 20, 1 << 16, u64::MAX, Bytes, "VM", Error(Errno::ENOSPC),
         "files in /dev and /dev/shm taking the host's memory";
+    dev_inodes "dev.inodes" 65_536, 64, u64::MAX, Count, "VM", Error(Errno::ENOSPC),
+        "floods of small files in /dev and /dev/shm";
     output_bytes "output.bytes" 16 << 20, 0, 1 << 40, Bytes, "object",
         Text("the rest is read, dropped and counted"),
         "captured output filling the host's memory; stdout and stderr each";

@@ -68,7 +68,7 @@ impl Task {
         let file = self.at(dir, path, |at| {
             at.open(path, flags - OpenFlags::CLOEXEC, perm)
         })?;
-        complete_open(&self.process, &file)?;
+        self.restart(|| complete_open(&self.process, &file))?;
         Ok(file)
     }
 
@@ -95,7 +95,11 @@ impl Task {
     /// Reads (`read(2)`).
     pub fn read(&self, fd: i32, buf: &mut [u8]) -> Result<usize> {
         let file = self.file(fd)?;
-        io::read(&self.process, &file, buf)
+        self.read_file(&file, buf)
+    }
+
+    fn read_file(&self, file: &OpenFile, buf: &mut [u8]) -> Result<usize> {
+        self.restart(|| io::read(&self.process, file, buf))
     }
 
     /// Reads into several buffers (`readv(2)`): what one read gives, spread over them.
@@ -104,7 +108,7 @@ impl Task {
         let mut total = 0;
         for buf in bufs.iter_mut().filter(|buf| !buf.is_empty()) {
             let done = if total == 0 {
-                io::read(&self.process, &file, buf)
+                self.read_file(&file, buf)
             } else {
                 file.read(buf)
             };
@@ -168,7 +172,7 @@ impl Task {
         } else {
             buf
         };
-        io::write(&self.process, file, buf)
+        self.restart(|| io::write(&self.process, file, buf))
     }
 
     /// Reads at an offset (`pread(2)`).

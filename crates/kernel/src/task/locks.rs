@@ -58,12 +58,8 @@ impl Task {
         if op & LOCK_NB != 0 {
             return locks.flock(&file, kind);
         }
-        block_on(
-            &self.process,
-            &[(locks.wait_queue(), PollEvents::all())],
-            None,
-            || locks.flock(&file, kind),
-        )
+        let queues = [(locks.wait_queue(), PollEvents::all())];
+        self.restart(|| block_on(&self.process, &queues, None, || locks.flock(&file, kind)))
     }
 
     /// Asks for, takes or gives up a lock on a range for the process (`fcntl(2)`). With `Get` the
@@ -104,8 +100,10 @@ impl Task {
     fn wait_for_lock(&self, file: &OpenFile, wanted: &HeldLock) -> Result<()> {
         let locks = &self.vm.locks;
         let queues = [(locks.wait_queue(), PollEvents::all())];
-        let done = block_on(&self.process, &queues, None, || {
-            locks.set(file, *wanted, true)
+        let done = self.restart(|| {
+            block_on(&self.process, &queues, None, || {
+                locks.set(file, *wanted, true)
+            })
         });
         if done.is_err() {
             locks.stop_waiting(wanted.owner);

@@ -35,7 +35,7 @@ impl Task {
             .iter()
             .map(|fd| poll::PollFd::for_fd(&self.process, fd.fd, fd.events))
             .collect();
-        let ready = poll::ppoll(&mut list, deadline, mask, &self.process)?;
+        let ready = self.restart(|| poll::ppoll(&mut list, deadline, mask, &self.process))?;
         for (fd, seen) in fds.iter_mut().zip(&list) {
             fd.revents = seen.revents;
         }

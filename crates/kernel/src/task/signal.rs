@@ -64,6 +64,20 @@ impl Task {
         Ok(())
     }
 
+    /// Runs a call that blocks until it gives something other than `EINTR`, or until that is the
+    /// guest's to see: because a handler is to run, or because the process ends. A process that
+    /// was stopped and continued, or met a signal that asks for nothing, goes on in its call as if
+    /// nothing had been (`ERESTARTNOHAND`). Times in `call` must therefore be deadlines.
+    pub(super) fn restart<T>(&self, mut call: impl FnMut() -> Result<T>) -> Result<T> {
+        loop {
+            match call() {
+                Err(Errno::EINTR)
+                    if self.checkpoint().is_ok() && self.handlers.borrow().is_empty() => {}
+                done => return done,
+            }
+        }
+    }
+
     /// The next handler of the guest to run now, if there is one. Call it after
     /// [`Task::checkpoint`] until it gives nothing.
     pub fn next_handler(&self) -> Option<HandlerCall> {

@@ -147,7 +147,7 @@ impl Task {
                     return Err(Errno::EBADF);
                 }
                 let file = child.open(path, *flags, *perm)?;
-                complete_open(&self.process, &file)?;
+                self.restart(|| complete_open(&self.process, &file))?;
                 child
                     .fds
                     .insert_at(*fd, file, flags.contains(OpenFlags::CLOEXEC))

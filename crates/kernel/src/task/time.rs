@@ -38,7 +38,8 @@ impl Task {
     /// Sleeps (`nanosleep(2)`); `EINTR` if a signal comes first.
     pub fn nanosleep(&self, time: Duration) -> Result<()> {
         // A time beyond what the clock can hold is for ever.
-        sleep_until(&self.process, Instant::now().checked_add(time))
+        let deadline = Instant::now().checked_add(time);
+        self.restart(|| sleep_until(&self.process, deadline))
     }
 
     /// Time left of the alarm timer, and its interval (`getitimer(2)`, `ITIMER_REAL`).

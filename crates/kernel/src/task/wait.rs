@@ -23,7 +23,7 @@ impl Task {
     pub fn wait(&self, target: WaitTarget, options: WaitOptions) -> Result<Option<WaitEvent>> {
         let table = &self.vm.table;
         if !options.contains(WaitOptions::NOHANG) {
-            return table.wait_blocking(&self.process, target, options, None);
+            return self.restart(|| table.wait_blocking(&self.process, target, options, None));
         }
         if let Some(event) = table.wait(&self.process, target, options)? {
             self.park.set(0);

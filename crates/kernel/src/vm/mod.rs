@@ -36,7 +36,7 @@ use vfs_core::errno::Errno;
 use vfs_core::file::OpenFile;
 use vfs_core::inode::FileSystem;
 use vfs_core::locks::LockTable;
-use vfs_core::memfs::{MemFs, MemFsOptions};
+use vfs_core::memfs::{MemFs, MemFsOptions, SpaceEvents};
 use vfs_core::mount::{MountFlags, Namespace};
 use vfs_core::namei::{At, Lookup, Path};
 use vfs_core::types::{Caller, Cred, Timespec};
@@ -223,12 +223,18 @@ impl VmInner {
         let devices = Arc::new(Devices::new(pipes.clone()));
         let root = match config.root {
             Some(root) => root,
-            None => overlay(config.lowers, config.upper, &limits).map_err(VmError::Root)?,
+            None => overlay(config.lowers, config.upper, &limits, &config.events)
+                .map_err(VmError::Root)?,
         };
         let locks = LockTable::new(usize::try_from(limits.file_locks).unwrap_or(usize::MAX));
         table.set_close_hook(Arc::new(Unlock(locks.clone())));
         let ns = Namespace::new(root, MountFlags::empty(), devices);
-        let dev = devfs::new(limits.dev_bytes).map_err(VmError::Root)?;
+        let dev = devfs::new(
+            limits.dev_bytes,
+            limits.dev_inodes,
+            space_events(&config.events, "dev.bytes", "dev.inodes"),
+        )
+        .map_err(VmError::Root)?;
         let nosuid = MountFlags::NOSUID | MountFlags::NOEXEC;
         let procfs = ProcFs::new();
         let own = [
@@ -347,20 +353,54 @@ impl VmInner {
     }
 }
 
+/// Hands what a memory file system says of its limits on as events.
+fn space_events(
+    events: &Option<Arc<dyn Events>>,
+    bytes: &'static str,
+    inodes: &'static str,
+) -> SpaceEvents {
+    let events = events.clone();
+    Arc::new(move |space| {
+        let Some(events) = &events else { return };
+        let name = if space.limit == "max_inodes" {
+            inodes
+        } else {
+            bytes
+        };
+        events.event(if space.refused {
+            Event::LimitReached {
+                name,
+                limit: space.max,
+                pid: 0,
+            }
+        } else {
+            Event::LimitWarning {
+                name,
+                used: space.used,
+                limit: space.max,
+            }
+        });
+    })
+}
+
 /// The root file system: base tree, then `lowers`, then the writable layer.
 fn overlay(
     mut lowers: Vec<Arc<dyn FileSystem>>,
     upper: Option<Arc<dyn FileSystem>>,
     limits: &Limits,
+    events: &Option<Arc<dyn Events>>,
 ) -> vfs_core::Result<Arc<dyn FileSystem>> {
     lowers.push(rootfs::base());
     let upper = match upper {
         Some(upper) => upper,
-        None => MemFs::new(MemFsOptions {
-            max_bytes: limits.fs_bytes,
-            max_inodes: limits.fs_inodes,
-            ..MemFsOptions::default()
-        }),
+        None => {
+            let options = MemFsOptions {
+                max_bytes: limits.fs_bytes,
+                max_inodes: limits.fs_inodes,
+                ..MemFsOptions::default()
+            };
+            MemFs::with_events(options, space_events(events, "fs.bytes", "fs.inodes"))
+        }
     };
     Ok(OverlayFs::new(
         Some(upper),

@@ -184,10 +184,13 @@ fn collect(mut child: Child, capture: &Capture, [out_cap, err_cap]: [u64; 2]) ->
     loop {
         let status = process.exit_status();
         let moved = [feed.push(), out.drain(&mut buf), err.drain(&mut buf)];
-        if moved.contains(&true) {
-            if deadline.is_none_or(|deadline| Instant::now() < deadline) {
-                continue;
-            }
+        let late = deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        if late {
+            child.kill_tree();
+            timed_out = true;
+            deadline = None;
+        } else if moved.contains(&true) {
+            continue;
         } else if let Some(status) = status
             && (capture.until_exit || timed_out || (out.end.is_none() && err.end.is_none()))
         {
@@ -197,11 +200,8 @@ fn collect(mut child: Child, capture: &Capture, [out_cap, err_cap]: [u64; 2]) ->
                 stderr: err.kept,
                 timed_out,
             };
-        }
-        if !waiter.wait(deadline) {
-            child.kill_tree();
-            timed_out = true;
-            deadline = None;
+        } else {
+            waiter.wait(deadline);
         }
     }
 }

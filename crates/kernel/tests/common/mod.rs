@@ -38,7 +38,13 @@ impl Driver for Closures {
         let Ok(Handler::Runtime(name)) = kernel::binfmt::parse(&header) else {
             return Err(Errno::ENOEXEC);
         };
-        let main = self.programs.lock().unwrap().get(name).cloned().ok_or(Errno::ENOEXEC)?;
+        let main = self
+            .programs
+            .lock()
+            .unwrap()
+            .get(name)
+            .cloned()
+            .ok_or(Errno::ENOEXEC)?;
         Ok(Box::new(Closure(main)))
     }
 }
@@ -55,6 +61,7 @@ impl Program for Closure {
 pub(crate) struct Machine {
     pub(crate) vm: Vm,
     pub(crate) programs: Arc<Closures>,
+    dispose: bool,
 }
 
 impl Machine {
@@ -64,28 +71,55 @@ impl Machine {
 
     pub(crate) fn with(config: VmConfig) -> Machine {
         let programs = Arc::new(Closures::default());
-        let vm = Vm::new(VmConfig { drivers: vec![programs.clone()], ..config }).unwrap();
-        let machine = Machine { vm, programs };
+        let vm = Vm::new(VmConfig {
+            drivers: vec![programs.clone()],
+            ..config
+        })
+        .unwrap();
+        let machine = Machine {
+            vm,
+            programs,
+            dispose: true,
+        };
         for (name, main) in standard() {
             machine.install(name, main);
         }
         machine
     }
 
+    /// A VM that nobody disposes of.
+    pub(crate) fn undisposed() -> Vm {
+        let mut machine = Machine::new();
+        machine.dispose = false;
+        machine.vm.clone()
+    }
+
     /// Puts a program into `/usr/local/bin`.
-    pub(crate) fn program(&self, name: &str, main: impl Fn(&Rc<Task>) -> Outcome + Send + Sync + 'static) {
+    pub(crate) fn program(
+        &self,
+        name: &str,
+        main: impl Fn(&Rc<Task>) -> Outcome + Send + Sync + 'static,
+    ) {
         self.install(name, Arc::new(main));
     }
 
     fn install(&self, name: &str, main: Arc<Main>) {
-        self.programs.programs.lock().unwrap().insert(name.to_owned(), main);
+        self.programs
+            .programs
+            .lock()
+            .unwrap()
+            .insert(name.to_owned(), main);
         let path = format!("/usr/local/bin/{name}");
-        self.vm.write_file(path.as_bytes(), &runtime_file(name).unwrap(), 0o755).unwrap();
+        self.vm
+            .write_file(path.as_bytes(), &runtime_file(name).unwrap(), 0o755)
+            .unwrap();
     }
 
     /// Puts a script anywhere.
     pub(crate) fn script(&self, path: &str, text: &str) {
-        self.vm.write_file(path.as_bytes(), text.as_bytes(), 0o755).unwrap();
+        self.vm
+            .write_file(path.as_bytes(), text.as_bytes(), 0o755)
+            .unwrap();
         self.vm.chmod(path.as_bytes(), 0o755).unwrap();
     }
 
@@ -94,11 +128,16 @@ impl Machine {
     }
 
     pub(crate) fn output(&self, command: &str, args: &[&str]) -> Output {
-        self.vm.output(&request(command, args), &Capture::default()).unwrap()
+        self.vm
+            .output(&request(command, args), &Capture::default())
+            .unwrap()
     }
 
     /// Runs a closure as a process and gives what it printed.
-    pub(crate) fn run(&self, main: impl Fn(&Rc<Task>) -> Outcome + Send + Sync + 'static) -> Output {
+    pub(crate) fn run(
+        &self,
+        main: impl Fn(&Rc<Task>) -> Outcome + Send + Sync + 'static,
+    ) -> Output {
         self.program("test-main", main);
         self.output("test-main", &[])
     }
@@ -106,6 +145,9 @@ impl Machine {
 
 impl Drop for Machine {
     fn drop(&mut self) {
+        if !self.dispose {
+            return;
+        }
         let disposed = self.vm.dispose();
         if !std::thread::panicking() {
             disposed.unwrap();
@@ -148,7 +190,12 @@ pub(crate) fn read_all(task: &Task, fd: i32) -> Result<Vec<u8>> {
 
 /// Content of a file.
 pub(crate) fn read_path(task: &Task, path: &str) -> Result<String> {
-    let fd = task.openat(kernel::Dir::Cwd, path.as_bytes(), kernel::OpenFlags::empty(), 0)?;
+    let fd = task.openat(
+        kernel::Dir::Cwd,
+        path.as_bytes(),
+        kernel::OpenFlags::empty(),
+        0,
+    )?;
     let all = read_all(task, fd);
     task.close(fd)?;
     Ok(String::from_utf8_lossy(&all?).into_owned())
@@ -241,7 +288,9 @@ fn standard() -> Vec<(&'static str, Arc<Main>)> {
                 // Computes until the interrupter says that there is something to look at.
                 let flag = Arc::new(std::sync::atomic::AtomicBool::new(false));
                 let seen = flag.clone();
-                task.set_interrupter(Arc::new(move || seen.store(true, std::sync::atomic::Ordering::Relaxed)));
+                task.set_interrupter(Arc::new(move || {
+                    seen.store(true, std::sync::atomic::Ordering::Relaxed)
+                }));
                 loop {
                     if flag.swap(false, std::sync::atomic::Ordering::Relaxed)
                         && let Err(Interrupt::Die(signal)) = task.checkpoint()
@@ -262,9 +311,13 @@ fn standard() -> Vec<(&'static str, Arc<Main>)> {
                 Outcome::Exit(0)
             }),
         ),
-        ("kill-self", main(|task| {
-            task.kill(task.pid() as i32, Signal::TERM.number().into()).unwrap();
-            died(task)
-        })),
+        (
+            "kill-self",
+            main(|task| {
+                task.kill(task.pid() as i32, Signal::TERM.number().into())
+                    .unwrap();
+                died(task)
+            }),
+        ),
     ]
 }
