@@ -269,6 +269,9 @@ fn standard() -> Vec<(&'static str, Arc<Main>)> {
                     if task.write(1, b"y\n").is_err() {
                         return died(task);
                     }
+                    if let Err(Interrupt::Die(signal)) = task.checkpoint() {
+                        return Outcome::Killed(signal);
+                    }
                 }
             }),
         ),
