@@ -41,7 +41,8 @@ pub(crate) fn unpack(shift: u32, wide: &Wide, packed: u64) -> Option<(u8, u64)> 
     let number = packed & ((1 << shift) - 1);
     match u8::try_from(packed >> shift).ok()? {
         WIDE_LAYER => wide.numbers.get(usize::try_from(number).ok()?).copied(),
-        layer => Some((layer, number)),
+        layer if layer < WIDE_LAYER => Some((layer, number)),
+        _ => None,
     }
 }
 

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
-use vfs_core::FileSystem;
 use vfs_core::memfs::{MemFs, MemFsOptions};
+use vfs_core::{FileSystem, FileType, NewNode};
 use vfs_overlay::{OverlayFs, OverlayOptions};
 
 const VERSION: &str = "0.2.2";
@@ -90,7 +90,8 @@ fn expectations(text: &str) -> BTreeMap<String, Verdict> {
         .collect()
 }
 
-fn judge(fs: Arc<dyn FileSystem>, expected: &str) {
+/// Runs the suite in the directory `place` of `fs`.
+fn judge(fs: Arc<dyn FileSystem>, place: &'static str, expected: &str) {
     let tool = host::tool("pjdfstest", VERSION);
     let Some(output) = host::in_private_mounts("pjdfstest", move |dir| {
         for (file, text) in [("passwd", PASSWD), ("group", GROUP)] {
@@ -103,12 +104,12 @@ fn judge(fs: Arc<dyn FileSystem>, expected: &str) {
         std::fs::create_dir(&mountpoint).unwrap();
         std::fs::create_dir(&elsewhere).unwrap();
         host::mount_tmpfs(&elsewhere);
-        let session = fuse::mount(fs, &mountpoint).unwrap();
+        let session = fuse::mount(fs, &mountpoint, fuse::Data::Direct).unwrap();
         let output = Command::new(tool)
             .arg("-c")
             .arg(dir.join("config.toml"))
             .arg("-p")
-            .arg(&mountpoint)
+            .arg(mountpoint.join(place))
             .arg("-s")
             .arg(&elsewhere)
             .env("NO_COLOR", "1")
@@ -153,15 +154,27 @@ fn writable() -> Arc<MemFs> {
 
 #[test]
 fn memory_file_system() {
-    judge(writable(), include_str!("expect/pjdfstest-memfs.txt"));
+    judge(writable(), "", include_str!("expect/pjdfstest-memfs.txt"));
 }
 
 #[test]
 fn overlay() {
-    let fs = OverlayFs::new(
-        Some(writable()),
-        vec![writable(), writable()],
-        OverlayOptions::default(),
+    // In a directory that both lower layers have and the upper layer gets by copy-up.
+    let lowers = [writable(), writable()].map(|lower| {
+        let node = NewNode {
+            kind: FileType::Directory,
+            perm: 0o755,
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+        };
+        lower.root().create(b"work", &node).unwrap();
+        lower as Arc<dyn FileSystem>
+    });
+    let fs = OverlayFs::new(Some(writable()), lowers.to_vec(), OverlayOptions::default());
+    judge(
+        fs.unwrap(),
+        "work",
+        include_str!("expect/pjdfstest-overlay.txt"),
     );
-    judge(fs.unwrap(), include_str!("expect/pjdfstest-overlay.txt"));
 }

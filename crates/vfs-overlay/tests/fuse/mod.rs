@@ -70,12 +70,25 @@ pub(crate) struct Bridge {
     root_ino: u64,
     nodes: Mutex<HashMap<u64, Known>>,
     files: Mutex<(u64, HashMap<u64, Arc<OpenFile>>)>,
+    /// How regular files are opened.
+    data: FopenFlags,
+}
+
+/// Whether the kernel may keep file data, which mappings of files need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(dead_code, reason = "each test binary uses its part")]
+pub(crate) enum Data {
+    /// Every read and write reaches us.
+    Direct,
+    /// The kernel has a page cache.
+    Cached,
 }
 
 /// Mounts `fs` at `mountpoint` until the session is dropped.
 pub(crate) fn mount(
     fs: Arc<dyn FileSystem>,
     mountpoint: &std::path::Path,
+    data: Data,
 ) -> std::io::Result<BackgroundSession> {
     let ns = Namespace::new(fs, MountFlags::empty(), Arc::new(AnySpecial));
     let root = ns.root();
@@ -90,6 +103,10 @@ pub(crate) fn mount(
         root_ino,
         nodes: Mutex::new(HashMap::from([(1, known)])),
         files: Mutex::new((1, HashMap::new())),
+        data: match data {
+            Data::Direct => FopenFlags::FOPEN_DIRECT_IO,
+            Data::Cached => FopenFlags::empty(),
+        },
     };
     let mut config = Config::default();
     config.acl = SessionACL::All;
@@ -575,7 +592,7 @@ impl Filesystem for Bridge {
         let file = self
             .path(ino)
             .and_then(|path| self.at(ino, &caller, |at| at.open_path(&path, flags)));
-        answer!(reply, file, file => reply.opened(self.keep(file), FopenFlags::FOPEN_DIRECT_IO))
+        answer!(reply, file, file => reply.opened(self.keep(file), self.data))
     }
 
     fn read(
@@ -790,7 +807,7 @@ impl Filesystem for Bridge {
             &attr,
             Generation(0),
             self.keep(file),
-            FopenFlags::FOPEN_DIRECT_IO,
+            self.data,
         ))
     }
 
