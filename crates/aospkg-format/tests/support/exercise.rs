@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::io::Write;
 
-use aospkg_format::{EntryKind, Error, Package, verify_file};
+use aospkg_format::{EntryKind, Error, PackOptions, Package, pack_bytes, verify_file};
 
 /// A file in memory.
 pub fn memory_file(bytes: &[u8]) -> File {
@@ -79,4 +79,18 @@ pub fn exercise(bytes: &[u8]) -> Result<(), Error> {
 /// Whether a package is provably whole.
 pub fn whole(bytes: &[u8]) -> bool {
     verify_file(memory_file(bytes)).is_ok_and(|verified| verified.is_whole())
+}
+
+/// Packs bytes as an archive. A package that comes out of it must be whole and stay in its tree.
+pub fn pack(bytes: &[u8]) {
+    let output = memory_file(b"");
+    let options = PackOptions {
+        drop_native: true,
+        ..PackOptions::default()
+    };
+    if pack_bytes(bytes, &output, &options).is_err() {
+        return;
+    }
+    let verified = verify_file(output).expect("what was packed opens");
+    assert!(verified.is_whole(), "{:?}", verified.problems);
 }
