@@ -107,6 +107,8 @@ limits! {
         "socket floods; each pair may hold twice 208 KiB of host memory";
     socket_rights "socket.rights" 1024, Count, Vm, EMFILE,
         "descriptors parked in sockets, where no table counts them";
+    ptys "ptys" 256, Count, Vm, ENOSPC,
+        "terminal floods; each may hold 130 KiB of host memory";
 }
 
 /// The row of the limit called `name`.
@@ -297,6 +299,8 @@ pub struct Meters {
     pub sockets: Arc<Meter>,
     /// `socket.rights`.
     pub socket_rights: Arc<Meter>,
+    /// `ptys`.
+    pub ptys: Arc<Meter>,
 }
 
 impl Meters {
@@ -329,6 +333,7 @@ impl Meters {
             signals: meter(const { row("signals.pending") }),
             sockets: meter(const { row("sockets") }),
             socket_rights: meter(const { row("socket.rights") }),
+            ptys: meter(const { row("ptys") }),
         }
     }
 }

@@ -615,6 +615,11 @@ impl Process {
         loop {
             match self.signals.take() {
                 Taken::Nothing => return None,
+                Taken::Deliver(Delivery::Terminate { signal, core }) => {
+                    // Without room for a core image there is none (`do_coredump`).
+                    let core = core && self.rlimit(Resource::Core).soft > 0;
+                    return Some(Delivery::Terminate { signal, core });
+                }
                 Taken::Deliver(delivery) => return Some(delivery),
                 Taken::Stop(info) => {
                     let stopped = match self.table.upgrade() {

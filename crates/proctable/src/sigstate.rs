@@ -26,7 +26,8 @@ pub enum Delivery {
     Terminate {
         /// The signal.
         signal: Signal,
-        /// Whether a core image would have been written.
+        /// Whether a core image would have been written: its default action is to, and
+        /// `RLIMIT_CORE` is not zero.
         core: bool,
     },
     /// It is stopped now: call [`crate::Process::wait_while_stopped`].

@@ -233,7 +233,7 @@ fn ours(ops: &[Op]) -> Vec<i32> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..Default::default() })]
 
     #[test]
     fn the_dup_family_does_what_the_host_does(ops in ops()) {

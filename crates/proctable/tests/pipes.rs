@@ -481,7 +481,7 @@ fn hosts(ops: &[Op]) -> Vec<String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(120))]
+    #![proptest_config(ProptestConfig { cases: 120, failure_persistence: None, ..Default::default() })]
 
     #[test]
     fn whole_pages_behave_as_in_a_pipe_of_the_host(ops in ops()) {

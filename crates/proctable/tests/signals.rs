@@ -3,6 +3,7 @@
 mod common;
 
 use common::{World, eventually, patience};
+use proctable::rlimit::{RLIM_INFINITY, Resource, Rlimit};
 use proctable::{
     Delivery, Disposition, ExitStatus, KillTarget, MaskHow, SaFlags, SigAction, SigCode, SigInfo,
     SigSet, Signal, State, WaitOptions, WaitStatus, WaitTarget, block_on,
@@ -66,6 +67,11 @@ fn every_default_action_does_what_signal_7_says() {
     for signal in Signal::all() {
         let world = World::new();
         let parent = world.shell();
+        let unlimited = Rlimit {
+            soft: RLIM_INFINITY,
+            hard: RLIM_INFINITY,
+        };
+        parent.set_rlimit(Resource::Core, unlimited).unwrap();
         let child = world.job(&parent);
         world
             .table
@@ -102,6 +108,18 @@ fn every_default_action_does_what_signal_7_says() {
             }
         }
     }
+}
+
+#[test]
+fn no_core_image_without_room_for_one() {
+    let world = World::new();
+    let p = world.shell();
+    p.raise(Signal::SEGV);
+    let delivery = Delivery::Terminate {
+        signal: Signal::SEGV,
+        core: false,
+    };
+    assert_eq!(p.take_signal(), Some(delivery));
 }
 
 #[test]
