@@ -98,6 +98,7 @@ errnos! {
     ENOBUFS 105 "No buffer space available"
     EISCONN 106 "Transport endpoint is already connected"
     ENOTCONN 107 "Transport endpoint is not connected"
+    ETOOMANYREFS 109 "Too many references: cannot splice"
     ETIMEDOUT 110 "Connection timed out"
     ECONNREFUSED 111 "Connection refused"
     EHOSTUNREACH 113 "No route to host"

@@ -106,7 +106,8 @@ pub trait Inode: Send + Sync + Any {
         Err(Errno::EROFS)
     }
 
-    /// The entry called `name`; `ENOENT` if there is none.
+    /// The entry called `name`; `ENOENT` if there is none. Like all calls that take a name, it runs
+    /// with the directory's dentry locked and so must not walk paths of the namespace itself.
     fn lookup(&self, name: &[u8]) -> Result<InodeRef> {
         let _ = name;
         Err(Errno::ENOTDIR)

@@ -9,7 +9,7 @@
 //!   system, and the [`Namespace`] that joins file systems into the one tree a VM sees.
 //! * [`namei`] is every call that takes a path: the walk with its symbolic links, the permission
 //!   checks and the order of errors. It starts from an [`At`], which says where and for whom.
-//! * [`file`] is what `open` makes, an [`OpenFile`] over [`FileOps`]; [`wait`] is how a call that
+//! * [`mod@file`] is what `open` makes, an [`OpenFile`] over [`FileOps`]; [`wait`] is how a call that
 //!   would block is waited for; [`locks`] holds advisory locks.
 //! * [`errno`] and [`types`] are the vocabulary: Linux's numbers as our own tables.
 //!
@@ -44,3 +44,8 @@ pub use types::{
     Timespec,
 };
 pub use wait::{PollEvents, WaitQueue, Waiter};
+
+/// The example of the README, kept true.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -270,7 +270,7 @@ impl Maker {
             PlanBody::File(bytes) => (FileType::Regular, bytes.len(), Body::File(bytes)),
             PlanBody::Link(text) => (FileType::Symlink, text.len(), Body::Link(text.into())),
             PlanBody::Dir(entries) => {
-                let entries: Box<[_]> = entries
+                let entries: Box<[Entry]> = entries
                     .into_iter()
                     .map(|(name, plan)| (name.into_boxed_slice(), self.make(plan)))
                     .collect();
@@ -344,9 +344,12 @@ struct Node {
     body: Body,
 }
 
+/// A name and what it is.
+type Entry = (Box<[u8]>, Arc<Node>);
+
 enum Body {
     /// Sorted by name.
-    Dir(Box<[(Box<[u8]>, Arc<Node>)]>),
+    Dir(Box<[Entry]>),
     File(Cow<'static, [u8]>),
     Link(Box<[u8]>),
 }

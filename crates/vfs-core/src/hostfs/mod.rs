@@ -5,7 +5,8 @@
 //! open stays what it was, although the host puts another file in its place.
 //!
 //! Confinement: every node is held by a descriptor, and the host is only ever asked for *one*
-//! name in such a directory, with `openat2` and `RESOLVE_BENEATH`, no links of any kind followed.
+//! name in such a directory, with `openat2` and `RESOLVE_BENEATH`, no links of any kind followed (or its equal for one name
+//! where the host lacks the call).
 //! `..` and symbolic links are walked by [`crate::namei`] in the VM's own tree: a link to
 //! `/etc/passwd` leads to the guest's. Errors are numbers, and links show their literal text, so
 //! no host path is ever seen. Other host file systems mounted below the directory are refused
@@ -23,6 +24,7 @@ use crate::inode::{FileSystem, InodeRef, anonymous_dev};
 use crate::sync::lock;
 use crate::types::{NAME_MAX, StatFs};
 use inode::HostInode;
+use nix::fcntl::OFlag;
 use std::collections::HashMap;
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -54,6 +56,9 @@ pub enum HostFsError {
     /// It can't be examined.
     #[error("cannot examine the directory to be mounted: {0}")]
     Stat(Errno),
+    /// The host has no `/proc`, through which descriptors are opened again.
+    #[error("the host's /proc is needed to mount a directory: {0}")]
+    NoProc(Errno),
 }
 
 /// A host directory as a file system.
@@ -80,6 +85,7 @@ impl HostFs {
         options: HostFsOptions,
     ) -> std::result::Result<Arc<HostFs>, HostFsError> {
         let fd = sys::open_root(dir).map_err(HostFsError::Open)?;
+        sys::reopen(fd.as_fd(), OFlag::O_PATH).map_err(HostFsError::NoProc)?;
         let shared = Arc::new(Shared {
             devs: Mutex::new(HashMap::new()),
             quota: options.quota_bytes.map(Mutex::new),

@@ -9,7 +9,7 @@ use crate::types::{FileType, Timespec};
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag};
 use nix::sys::stat::Mode;
 use std::ffi::{CStr, CString};
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 /// What `statx` says of a descriptor.
 pub(super) struct Statx {
@@ -69,9 +69,12 @@ pub(super) fn open_root(path: &std::path::Path) -> std::io::Result<OwnedFd> {
     Ok(nix::fcntl::open(path, flags, Mode::empty())?)
 }
 
-/// The entry `name` of a directory, a link as itself. `EXDEV` becomes `EACCES`: what another host
-/// file system is mounted on was not given to the guest.
+/// The entry `name` of a directory, a link as itself. What another host file system is mounted on
+/// is `EACCES` unless `cross_mounts`: it was not given to the guest.
 pub(super) fn open_child(dir: BorrowedFd<'_>, name: &[u8], cross_mounts: bool) -> Result<OwnedFd> {
+    if name.contains(&b'/') || matches!(name, b"" | b"." | b"..") {
+        return Err(Errno::EINVAL);
+    }
     let name = c_string(name)?;
     let mut resolve = ResolveFlag::RESOLVE_BENEATH
         | ResolveFlag::RESOLVE_NO_MAGICLINKS
@@ -81,15 +84,29 @@ pub(super) fn open_child(dir: BorrowedFd<'_>, name: &[u8], cross_mounts: bool) -
     }
     let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let how = OpenHow::new().flags(flags).resolve(resolve);
+    use nix::errno::Errno as Host;
     loop {
         match nix::fcntl::openat2(dir, name.as_c_str(), how) {
             Ok(fd) => return Ok(fd),
             // A rename on the host raced with the lookup.
-            Err(nix::errno::Errno::EAGAIN | nix::errno::Errno::EINTR) => {}
-            Err(nix::errno::Errno::EXDEV) => return Err(Errno::EACCES),
+            Err(Host::EAGAIN | Host::EINTR) => {}
+            Err(Host::EXDEV) => return Err(Errno::EACCES),
+            // Kernels before 5.6 lack the call, and some sandboxes refuse it.
+            Err(Host::ENOSYS | Host::EPERM) => return open_child_plain(dir, &name, cross_mounts),
             Err(error) => return Err(error.into()),
         }
     }
+}
+
+/// [`open_child`] without `openat2`, its equal for a single name: there is nothing to follow but
+/// the name itself, which `O_NOFOLLOW` leaves alone.
+fn open_child_plain(dir: BorrowedFd<'_>, name: &CStr, cross_mounts: bool) -> Result<OwnedFd> {
+    let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let fd = nix::fcntl::openat(dir, name, flags, Mode::empty())?;
+    if !cross_mounts && stat(dir)?.dev != stat(fd.as_fd())?.dev {
+        return Err(Errno::EACCES);
+    }
+    Ok(fd)
 }
 
 /// Opens again, for other uses, what a descriptor refers to.
@@ -438,4 +455,37 @@ pub(super) fn removexattr(fd: BorrowedFd<'_>, name: &[u8]) -> Result<()> {
 /// Whether the process may give files away.
 pub(super) fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn both_ways_to_a_child_find_the_same() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("f"), "x").unwrap();
+        symlink("/etc", dir.path().join("l")).unwrap();
+        let root = open_root(dir.path()).unwrap();
+        for name in ["f", "l"] {
+            let one = open_child(root.as_fd(), name.as_bytes(), false).unwrap();
+            let name = CString::new(name).unwrap();
+            let other = open_child_plain(root.as_fd(), &name, false).unwrap();
+            let (one, other) = (stat(one.as_fd()).unwrap(), stat(other.as_fd()).unwrap());
+            assert_eq!((one.ino, one.mode), (other.ino, other.mode));
+        }
+        for bad in ["..", ".", "", "f/..", "/etc"] {
+            let error = open_child(root.as_fd(), bad.as_bytes(), true).unwrap_err();
+            assert_eq!(error, Errno::EINVAL);
+        }
+        let slash = open_root(std::path::Path::new("/")).unwrap();
+        assert_eq!(
+            open_child(slash.as_fd(), b"proc", false).unwrap_err(),
+            Errno::EACCES
+        );
+        let plain = open_child_plain(slash.as_fd(), c"proc", false);
+        assert_eq!(plain.unwrap_err(), Errno::EACCES);
+        open_child(slash.as_fd(), b"proc", true).unwrap();
+    }
 }

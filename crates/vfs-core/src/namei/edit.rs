@@ -227,9 +227,9 @@ impl At<'_> {
         let target;
         let mut dirs = TwoDirs::lock(old_dir, new_dir);
         check_len(from.name())?;
-        source = old_dir.lookup_locked(dirs.old(), from.name())?;
+        source = old_dir.lookup_locked(dirs.source(), from.name())?;
         check_len(to.name())?;
-        target = match new_dir.lookup_locked(dirs.new(), to.name()) {
+        target = match new_dir.lookup_locked(dirs.target(), to.name()) {
             Ok(_) if keep => return Err(Errno::EEXIST),
             Ok(dentry) => Some(dentry),
             Err(Errno::ENOENT) if exchange => return Err(Errno::ENOENT),
@@ -298,7 +298,7 @@ impl At<'_> {
             }
             target => {
                 if let Some(target) = &target {
-                    new_dir.forget_locked(dirs.new(), to.name(), target);
+                    new_dir.forget_locked(dirs.target(), to.name(), target);
                 }
                 let (old, new) = dirs.both();
                 Dentry::move_locked(&source, old, new, new_dir, to.name());
@@ -350,11 +350,11 @@ impl<'d> TwoDirs<'d> {
         self.new.is_none()
     }
 
-    fn old(&mut self) -> &mut Children {
+    fn source(&mut self) -> &mut Children {
         &mut self.old
     }
 
-    fn new(&mut self) -> &mut Children {
+    fn target(&mut self) -> &mut Children {
         self.new.as_deref_mut().unwrap_or(&mut self.old)
     }
 

@@ -91,86 +91,98 @@ impl Drop for Host {
     }
 }
 
-// SAFETY of all below: paths are NUL-terminated, buffers are valid for the lengths passed.
+/// A host call, whose -1 is an error.
+macro_rules! sys {
+    ($call:expr) => {{
+        // SAFETY: below, all strings are NUL-terminated and live through the call, and all
+        // buffers are valid for the lengths passed.
+        let result = unsafe { $call };
+        check(result as i64)
+    }};
+}
 
 pub fn open(path: &[u8], flags: i32, mode: u32) -> HostResult<OwnedFd> {
-    let fd = check(unsafe { libc::open(c(path).as_ptr(), flags | libc::O_CLOEXEC, mode) })?;
+    let fd = sys!(libc::open(c(path).as_ptr(), flags | libc::O_CLOEXEC, mode))?;
+    // SAFETY: a new descriptor that nobody else has.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
 pub fn mkdir(path: &[u8], mode: u32) -> HostResult<()> {
-    check(unsafe { libc::mkdir(c(path).as_ptr(), mode) }).map(drop)
+    sys!(libc::mkdir(c(path).as_ptr(), mode)).map(drop)
 }
 
 pub fn mknod(path: &[u8], kind: FileType, mode: u32, rdev: u64) -> HostResult<()> {
-    check(unsafe { libc::mknod(c(path).as_ptr(), kind.mode_bits() | mode, rdev) }).map(drop)
+    sys!(libc::mknod(c(path).as_ptr(), kind.mode_bits() | mode, rdev)).map(drop)
 }
 
 pub fn symlink(target: &[u8], path: &[u8]) -> HostResult<()> {
-    check(unsafe { libc::symlink(c(target).as_ptr(), c(path).as_ptr()) }).map(drop)
+    sys!(libc::symlink(c(target).as_ptr(), c(path).as_ptr())).map(drop)
 }
 
 pub fn link(old: &[u8], new: &[u8], follow: bool) -> HostResult<()> {
     let flags = if follow { libc::AT_SYMLINK_FOLLOW } else { 0 };
     let (old, new) = (c(old), c(new));
     let at = libc::AT_FDCWD;
-    check(unsafe { libc::linkat(at, old.as_ptr(), at, new.as_ptr(), flags) }).map(drop)
+    sys!(libc::linkat(at, old.as_ptr(), at, new.as_ptr(), flags)).map(drop)
 }
 
 pub fn link_fd(fd: &OwnedFd, new: &[u8]) -> HostResult<()> {
     let new = c(new);
     let flags = libc::AT_EMPTY_PATH;
-    check(unsafe {
-        libc::linkat(
-            fd.as_raw_fd(),
-            c"".as_ptr(),
-            libc::AT_FDCWD,
-            new.as_ptr(),
-            flags,
-        )
-    })
+    sys!(libc::linkat(
+        fd.as_raw_fd(),
+        c"".as_ptr(),
+        libc::AT_FDCWD,
+        new.as_ptr(),
+        flags,
+    ))
     .map(drop)
 }
 
 pub fn unlink(path: &[u8]) -> HostResult<()> {
-    check(unsafe { libc::unlink(c(path).as_ptr()) }).map(drop)
+    sys!(libc::unlink(c(path).as_ptr())).map(drop)
 }
 
 pub fn rmdir(path: &[u8]) -> HostResult<()> {
-    check(unsafe { libc::rmdir(c(path).as_ptr()) }).map(drop)
+    sys!(libc::rmdir(c(path).as_ptr())).map(drop)
 }
 
 pub fn rename(old: &[u8], new: &[u8], flags: u32) -> HostResult<()> {
     let (old, new) = (c(old), c(new));
     let at = libc::AT_FDCWD;
-    check(unsafe { libc::renameat2(at, old.as_ptr(), at, new.as_ptr(), flags) }).map(drop)
+    sys!(libc::renameat2(at, old.as_ptr(), at, new.as_ptr(), flags)).map(drop)
 }
 
 pub fn chmod(path: &[u8], mode: u32) -> HostResult<()> {
-    check(unsafe { libc::chmod(c(path).as_ptr(), mode) }).map(drop)
+    sys!(libc::chmod(c(path).as_ptr(), mode)).map(drop)
 }
 
 pub fn chown(path: &[u8], uid: Option<u32>, gid: Option<u32>, follow: bool) -> HostResult<()> {
     let flags = if follow { 0 } else { libc::AT_SYMLINK_NOFOLLOW };
     let (uid, gid) = (uid.unwrap_or(u32::MAX), gid.unwrap_or(u32::MAX));
-    check(unsafe { libc::fchownat(libc::AT_FDCWD, c(path).as_ptr(), uid, gid, flags) }).map(drop)
+    sys!(libc::fchownat(
+        libc::AT_FDCWD,
+        c(path).as_ptr(),
+        uid,
+        gid,
+        flags
+    ))
+    .map(drop)
 }
 
 pub fn truncate(path: &[u8], len: i64) -> HostResult<()> {
-    check(unsafe { libc::truncate(c(path).as_ptr(), len) }).map(drop)
+    sys!(libc::truncate(c(path).as_ptr(), len)).map(drop)
 }
 
 pub fn access(path: &[u8], mode: i32) -> HostResult<()> {
     let flags = libc::AT_EACCESS;
-    check(unsafe {
-        libc::syscall(
-            libc::SYS_faccessat2,
-            libc::AT_FDCWD,
-            c(path).as_ptr(),
-            mode,
-            flags,
-        )
-    })
+    sys!(libc::syscall(
+        libc::SYS_faccessat2,
+        libc::AT_FDCWD,
+        c(path).as_ptr(),
+        mode,
+        flags,
+    ))
     .map(drop)
 }
 
@@ -178,90 +190,99 @@ pub fn utimens(path: &[u8], times: [(i64, i64); 2], follow: bool) -> HostResult<
     let times = times.map(|(tv_sec, tv_nsec)| libc::timespec { tv_sec, tv_nsec });
     let flags = if follow { 0 } else { libc::AT_SYMLINK_NOFOLLOW };
     let at = libc::AT_FDCWD;
-    check(unsafe { libc::utimensat(at, c(path).as_ptr(), times.as_ptr(), flags) }).map(drop)
+    sys!(libc::utimensat(at, c(path).as_ptr(), times.as_ptr(), flags)).map(drop)
 }
 
 pub fn readlink(path: &[u8]) -> HostResult<Vec<u8>> {
     let mut buf = vec![0u8; 4096];
-    let n = check(unsafe {
-        libc::readlink(c(path).as_ptr(), buf.as_mut_ptr().cast(), buf.len()) as i64
-    })?;
+    let n = sys!(libc::readlink(
+        c(path).as_ptr(),
+        buf.as_mut_ptr().cast(),
+        buf.len()
+    ))?;
     buf.truncate(n as usize);
     Ok(buf)
 }
 
 pub fn setxattr(path: &[u8], name: &[u8], value: &[u8], flags: i32) -> HostResult<()> {
     let (path, name) = (c(path), c(name));
-    check(unsafe {
-        libc::setxattr(
-            path.as_ptr(),
-            name.as_ptr(),
-            value.as_ptr().cast(),
-            value.len(),
-            flags,
-        )
-    })
+    sys!(libc::setxattr(
+        path.as_ptr(),
+        name.as_ptr(),
+        value.as_ptr().cast(),
+        value.len(),
+        flags,
+    ))
     .map(drop)
 }
 
 pub fn getxattr(path: &[u8], name: &[u8]) -> HostResult<Vec<u8>> {
     let (path, name) = (c(path), c(name));
     let mut buf = vec![0u8; 65536];
-    let n = check(unsafe {
-        libc::getxattr(
-            path.as_ptr(),
-            name.as_ptr(),
-            buf.as_mut_ptr().cast(),
-            buf.len(),
-        ) as i64
-    })?;
+    let n = sys!(libc::getxattr(
+        path.as_ptr(),
+        name.as_ptr(),
+        buf.as_mut_ptr().cast(),
+        buf.len(),
+    ))?;
     buf.truncate(n as usize);
     Ok(buf)
 }
 
 pub fn removexattr(path: &[u8], name: &[u8]) -> HostResult<()> {
-    check(unsafe { libc::removexattr(c(path).as_ptr(), c(name).as_ptr()) }).map(drop)
+    sys!(libc::removexattr(c(path).as_ptr(), c(name).as_ptr())).map(drop)
 }
 
 pub fn pread(fd: &OwnedFd, len: usize, offset: i64) -> HostResult<Vec<u8>> {
     let mut buf = vec![0u8; len];
-    let n =
-        check(unsafe { libc::pread(fd.as_raw_fd(), buf.as_mut_ptr().cast(), len, offset) as i64 })?;
+    let n = sys!(libc::pread(
+        fd.as_raw_fd(),
+        buf.as_mut_ptr().cast(),
+        len,
+        offset
+    ))?;
     buf.truncate(n as usize);
     Ok(buf)
 }
 
 pub fn read(fd: &OwnedFd, len: usize) -> HostResult<Vec<u8>> {
     let mut buf = vec![0u8; len];
-    let n = check(unsafe { libc::read(fd.as_raw_fd(), buf.as_mut_ptr().cast(), len) as i64 })?;
+    let n = sys!(libc::read(fd.as_raw_fd(), buf.as_mut_ptr().cast(), len))?;
     buf.truncate(n as usize);
     Ok(buf)
 }
 
 pub fn write(fd: &OwnedFd, bytes: &[u8]) -> HostResult<i64> {
-    check(unsafe { libc::write(fd.as_raw_fd(), bytes.as_ptr().cast(), bytes.len()) as i64 })
+    sys!(libc::write(
+        fd.as_raw_fd(),
+        bytes.as_ptr().cast(),
+        bytes.len()
+    ))
 }
 
 pub fn pwrite(fd: &OwnedFd, bytes: &[u8], offset: i64) -> HostResult<i64> {
-    check(unsafe {
-        libc::pwrite(fd.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), offset) as i64
-    })
+    sys!(libc::pwrite(
+        fd.as_raw_fd(),
+        bytes.as_ptr().cast(),
+        bytes.len(),
+        offset
+    ))
 }
 
 pub fn seek(fd: &OwnedFd, offset: i64, whence: i32) -> HostResult<i64> {
-    check(unsafe { libc::lseek(fd.as_raw_fd(), offset, whence) })
+    sys!(libc::lseek(fd.as_raw_fd(), offset, whence))
 }
 
 pub fn ftruncate(fd: &OwnedFd, len: i64) -> HostResult<()> {
-    check(unsafe { libc::ftruncate(fd.as_raw_fd(), len) }).map(drop)
+    sys!(libc::ftruncate(fd.as_raw_fd(), len)).map(drop)
 }
 
 pub fn fallocate(fd: &OwnedFd, mode: i32, offset: i64, len: i64) -> HostResult<()> {
-    check(unsafe { libc::fallocate(fd.as_raw_fd(), mode, offset, len) }).map(drop)
+    sys!(libc::fallocate(fd.as_raw_fd(), mode, offset, len)).map(drop)
 }
 
 pub fn fchmod(fd: &OwnedFd, mode: u32) -> HostResult<()> {
-    check(unsafe { libc::fchmod(fd.as_raw_fd(), mode) }).map(drop)
+    sys!(libc::fchmod(fd.as_raw_fd(), mode)).map(drop)
 }
 
 fn convert(st: &libc::stat) -> Stat {
@@ -287,15 +308,22 @@ fn convert(st: &libc::stat) -> Stat {
 }
 
 pub fn stat(path: &[u8], follow: bool) -> HostResult<Stat> {
+    // SAFETY: all zeros are a valid value of a plain C structure.
     let mut st = unsafe { std::mem::zeroed::<libc::stat>() };
     let flags = if follow { 0 } else { libc::AT_SYMLINK_NOFOLLOW };
-    check(unsafe { libc::fstatat(libc::AT_FDCWD, c(path).as_ptr(), &mut st, flags) })?;
+    sys!(libc::fstatat(
+        libc::AT_FDCWD,
+        c(path).as_ptr(),
+        &mut st,
+        flags
+    ))?;
     Ok(convert(&st))
 }
 
 pub fn fstat(fd: &OwnedFd) -> HostResult<Stat> {
+    // SAFETY: all zeros are a valid value of a plain C structure.
     let mut st = unsafe { std::mem::zeroed::<libc::stat>() };
-    check(unsafe { libc::fstat(fd.as_raw_fd(), &mut st) })?;
+    sys!(libc::fstat(fd.as_raw_fd(), &mut st))?;
     Ok(convert(&st))
 }
 
