@@ -100,7 +100,7 @@ impl Table {
             }
             Layer::Commands(member, place) => {
                 let command = self.members[member as usize].command(name)?;
-                Ok(command.map(|(index, _)| Hit::Command(member, index, place)))
+                Ok(command.map(|command| Hit::Command(member, command.index, place)))
             }
         }
     }

@@ -2,7 +2,6 @@
 
 use aospkg_format::{Command, EntryId, EntryKind, Package};
 use rustc_hash::FxHashSet;
-use std::cmp::Ordering;
 use std::sync::{Arc, OnceLock};
 use vfs_core::Errno;
 
@@ -30,21 +29,10 @@ impl Member {
         }
     }
 
-    /// Finds a command that has a file, and its number in order of name.
-    pub(crate) fn command(&self, name: &[u8]) -> vfs_core::Result<Option<(u32, Command<'_>)>> {
-        let (mut low, mut high) = (0, self.package.command_count());
-        while low < high {
-            let middle = low + (high - low) / 2;
-            let Some(command) = self.package.command_at(middle).map_err(errno)? else {
-                return Err(Errno::EIO);
-            };
-            match command.name.cmp(name) {
-                Ordering::Less => low = middle + 1,
-                Ordering::Greater => high = middle,
-                Ordering::Equal => return Ok(command.entry.map(|_| (middle, command))),
-            }
-        }
-        Ok(None)
+    /// Finds a command that has a file.
+    pub(crate) fn command(&self, name: &[u8]) -> vfs_core::Result<Option<Command<'_>>> {
+        let command = self.package.command(name).map_err(errno)?;
+        Ok(command.filter(|command| command.entry.is_some()))
     }
 
     /// Whether a file is that of a command.
