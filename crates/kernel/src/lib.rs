@@ -58,8 +58,8 @@ pub use policy::{Confined, Policy, SpawnCheck};
 pub use pool::{Pool, PoolConfig};
 pub use program::{LoadError, Search};
 pub use task::{
-    Clock, Dir, ExecCommitted, FallocateMode, FdKind, FileAction, HandlerCall, MaskHow, PollFd,
-    RecordLock, RecordLockCmd, SpawnArgs, SpawnAttrs, Task, UtsName,
+    Clock, Dir, ExecCommitted, FallocateMode, FdKind, FileAction, HandlerCall, MaskHow, MsgFlags,
+    PollFd, Received, RecordLock, RecordLockCmd, SocketKind, SpawnArgs, SpawnAttrs, Task, UtsName,
 };
 pub use vm::{
     Capture, Captured, Child, DisposeError, HostReader, HostWriter, MountSpec, Output, ProcInfo,
@@ -68,6 +68,7 @@ pub use vm::{
 
 pub use binfmt;
 pub use proctable;
+pub use proctable::socket::Shutdown;
 pub use proctable::{
     Disposition, ExitStatus, KillTarget, SaFlags, SigAction, SigSet, Signal, WaitEvent,
     WaitOptions, WaitStatus, WaitTarget,

@@ -4,6 +4,7 @@ use super::{Dir, Task};
 use proctable::fifo::complete_open;
 use proctable::io;
 use proctable::pipe::PipeEnd;
+use proctable::socket::{Socket, SocketKind};
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
 use vfs_core::errno::{Errno, Result};
@@ -289,16 +290,20 @@ impl Task {
     /// What is behind a descriptor.
     pub fn fd_kind(&self, fd: i32) -> Result<FdKind> {
         let file = self.file(fd)?;
-        let ops = file.ops();
-        Ok(if ops.is_terminal() {
-            FdKind::Terminal
-        } else {
-            match file.inode().map(|inode| inode.kind()) {
-                _ if PipeEnd::of(&file).is_some() => FdKind::Pipe,
-                Some(kind) => FdKind::File(kind),
-                None => FdKind::Other,
-            }
-        })
+        if file.ops().is_terminal() {
+            return Ok(FdKind::Terminal);
+        }
+        if PipeEnd::of(&file).is_some() {
+            return Ok(FdKind::Pipe);
+        }
+        if let Some(socket) = Socket::of(&file) {
+            return Ok(FdKind::Socket {
+                stream: socket.kind() != SocketKind::Datagram,
+            });
+        }
+        Ok(file
+            .inode()
+            .map_or(FdKind::Other, |inode| FdKind::File(inode.kind())))
     }
 
     /// Attributes (`fstat(2)`).

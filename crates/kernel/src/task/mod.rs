@@ -18,6 +18,7 @@ mod pipes;
 mod poll;
 mod procs;
 mod signal;
+mod sockets;
 mod spawn;
 mod time;
 mod tty;
@@ -32,6 +33,7 @@ pub use locks::{RecordLock, RecordLockCmd};
 pub use poll::PollFd;
 pub use procs::UtsName;
 pub use signal::{HandlerCall, MaskHow};
+pub use sockets::{MsgFlags, Received, SocketKind};
 pub use spawn::{FileAction, Search, SpawnArgs, SpawnAttrs};
 pub use time::Clock;
 
