@@ -14,7 +14,7 @@ use crate::inode::InodeRef;
 use crate::sync::lock;
 use crate::types::FileType;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 /// A name in use (`struct dentry`).
@@ -25,6 +25,9 @@ pub struct Dentry {
     volatile: bool,
     /// Mounts on this dentry.
     mounts: AtomicU32,
+    /// Open files that may write it, or, below zero, programs that must not be written
+    /// (`i_writecount`). By name and not by inode: of a hard link the other name is not watched.
+    writers: AtomicI32,
     place: Mutex<Place>,
     children: Mutex<Children>,
 }
@@ -102,6 +105,7 @@ impl Dentry {
             inode,
             volatile,
             mounts: AtomicU32::new(0),
+            writers: AtomicI32::new(0),
             place: Mutex::new(Place {
                 parent,
                 name,
@@ -167,6 +171,32 @@ impl Dentry {
             };
             at = parent;
         }
+    }
+
+    /// Counts a writer (`get_write_access`): `ETXTBSY` while a program is run from it.
+    pub(crate) fn get_write_access(self: &Arc<Self>) -> Result<WriteAccess> {
+        self.count_writer(1)?;
+        Ok(WriteAccess(self.clone()))
+    }
+
+    /// Refuses writers while the guard lives (`deny_write_access`): `ETXTBSY` if there are any.
+    pub(crate) fn deny_write_access(self: &Arc<Self>) -> Result<WriteDenial> {
+        self.count_writer(-1)?;
+        Ok(WriteDenial(self.clone()))
+    }
+
+    /// Moves the count away from zero.
+    fn count_writer(&self, by: i32) -> Result<()> {
+        let counted = self
+            .writers
+            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |n| {
+                if n.signum() == -by {
+                    None
+                } else {
+                    n.checked_add(by)
+                }
+            });
+        counted.map(drop).map_err(|_| Errno::ETXTBSY)
     }
 
     /// Locks the directory against changes of its names.
@@ -262,6 +292,26 @@ impl Dentry {
             place.name = name;
             place.parent = dir;
         }
+    }
+}
+
+/// A writer, counted until it is dropped.
+pub(crate) struct WriteAccess(Arc<Dentry>);
+
+impl Drop for WriteAccess {
+    fn drop(&mut self) {
+        self.0.writers.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Keeps a file that is run as a program from being opened for writing (`ETXTBSY`); see
+/// [`Path::deny_write`](crate::Path::deny_write).
+#[must_use = "dropping it lets writers in again"]
+pub struct WriteDenial(Arc<Dentry>);
+
+impl Drop for WriteDenial {
+    fn drop(&mut self) {
+        self.0.writers.fetch_add(1, Ordering::AcqRel);
     }
 }
 

@@ -1,5 +1,6 @@
 //! Open files: what backs a descriptor, and the open file description itself.
 
+use crate::dentry::WriteAccess;
 use crate::errno::{Errno, Result};
 use crate::inode::InodeRef;
 use crate::locks::DescriptionLocks;
@@ -150,6 +151,8 @@ pub struct OpenFile {
     offset: Mutex<u64>,
     /// Advisory locks it may hold; they go with it.
     locks: OnceLock<DescriptionLocks>,
+    /// It may write its file, which so can't be run as a program.
+    _writes: Option<WriteAccess>,
 }
 
 /// Source of [`OpenFile::id`].
@@ -171,12 +174,23 @@ impl OpenFile {
         ops: Arc<dyn FileOps>,
         flags: OpenFlags,
     ) -> Arc<OpenFile> {
-        OpenFile::build(ops, Some(path), Some(inode), flags)
+        OpenFile::build(ops, Some(path), Some(inode), flags, None)
+    }
+
+    /// An open file of a file system that counts as a writer of its file.
+    pub(crate) fn opened(
+        path: Path,
+        ops: Arc<dyn FileOps>,
+        flags: OpenFlags,
+        writes: Option<WriteAccess>,
+    ) -> Arc<OpenFile> {
+        let inode = path.inode().clone();
+        OpenFile::build(ops, Some(path), Some(inode), flags, writes)
     }
 
     /// An open file with no name: a pipe end, a socket, a terminal side, a stream of the host.
     pub fn anonymous(ops: Arc<dyn FileOps>, flags: OpenFlags) -> Arc<OpenFile> {
-        OpenFile::build(ops, None, None, flags)
+        OpenFile::build(ops, None, None, flags, None)
     }
 
     fn build(
@@ -184,6 +198,7 @@ impl OpenFile {
         path: Option<Path>,
         inode: Option<InodeRef>,
         flags: OpenFlags,
+        writes: Option<WriteAccess>,
     ) -> Arc<OpenFile> {
         Arc::new(OpenFile {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
@@ -193,6 +208,7 @@ impl OpenFile {
             flags: AtomicU32::new(flags.bits()),
             offset: Mutex::new(0),
             locks: OnceLock::new(),
+            _writes: writes,
         })
     }
 
@@ -297,12 +313,14 @@ impl OpenFile {
         Ok(n)
     }
 
-    /// Reads at `offset` without moving the file's own; `ESPIPE` for streams.
+    /// Reads at `offset` without moving the file's own; `ESPIPE` for streams,
+    /// `EINVAL` beyond the largest offset.
     pub fn pread(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
         self.check_read()?;
         if !self.ops.seekable() {
             return Err(Errno::ESPIPE);
         }
+        check_offset(offset)?;
         let len = buf.len().min(MAX_RW_COUNT);
         self.ops.read_at(&mut buf[..len], offset)
     }
@@ -314,6 +332,7 @@ impl OpenFile {
         if !self.ops.seekable() {
             return Err(Errno::ESPIPE);
         }
+        check_offset(offset)?;
         let buf = &buf[..buf.len().min(MAX_RW_COUNT)];
         if self.flags().contains(OpenFlags::APPEND) {
             return Ok(self.ops.append(buf)?.0);
@@ -394,6 +413,14 @@ impl OpenFile {
         }
         Ok(())
     }
+}
+
+/// `EINVAL` for an offset that `off_t` has no room for.
+fn check_offset(offset: u64) -> Result<()> {
+    if i64::try_from(offset).is_err() {
+        return Err(Errno::EINVAL);
+    }
+    Ok(())
 }
 
 impl Drop for OpenFile {

@@ -29,7 +29,7 @@ mod sync;
 pub mod types;
 pub mod wait;
 
-pub use dentry::Dentry;
+pub use dentry::{Dentry, WriteDenial};
 pub use errno::{Errno, Result};
 pub use file::{FileOps, OpenFile, RangeChange, Whence};
 pub use hostfs::{HostFs, HostFsOptions};

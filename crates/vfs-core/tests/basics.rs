@@ -201,3 +201,37 @@ fn limits_are_kept_and_named() {
             .any(|e| e.limit == "max_inodes" && e.refused && e.max == 4)
     );
 }
+
+#[test]
+fn a_program_that_runs_is_not_written() {
+    let vm = Vm::new();
+    let at = vm.at();
+    vm.put("/tool", b"code");
+    let tool = at.resolve(b"/tool", Lookup::FOLLOW).unwrap();
+    let writer = at.open(b"/tool", OpenFlags::RDWR, 0).unwrap();
+    assert_eq!(tool.deny_write().err(), Some(Errno::ETXTBSY));
+    drop(writer);
+    let first = tool.deny_write().unwrap();
+    let second = tool.deny_write().unwrap();
+    drop(first);
+    let open = |flags| at.open(b"/tool", flags, 0).map(drop);
+    assert_eq!(open(OpenFlags::WRONLY), Err(Errno::ETXTBSY));
+    assert_eq!(open(OpenFlags::TRUNC), Err(Errno::ETXTBSY));
+    assert_eq!(at.truncate(b"/tool", 0), Err(Errno::ETXTBSY));
+    assert_eq!(open(OpenFlags::empty()), Ok(()));
+    // It can be replaced, as an upgrade does.
+    vm.put("/new", b"new code");
+    at.rename(b"/new", &at, b"/tool", RenameFlags::empty())
+        .unwrap();
+    assert_eq!(open(OpenFlags::WRONLY), Ok(()));
+    drop(second);
+    assert_eq!(
+        at.open_path(&tool, OpenFlags::TRUNC)
+            .unwrap()
+            .stat()
+            .unwrap()
+            .size,
+        0
+    );
+    assert!(tool.deny_write().is_ok());
+}

@@ -231,21 +231,22 @@ impl Data {
         }
     }
 
-    /// Makes sure that `from..to` has pages; false if there is no room, and then nothing changed
-    /// but the pages got so far, which are given back.
+    /// Makes sure that `from..to`, not empty, has pages; false, and nothing changed, if there is no
+    /// room for them.
     pub(super) fn reserve(&mut self, from: u64, to: u64, budget: &impl Budget) -> bool {
-        let mut made = Vec::new();
-        for index in from / PAGE as u64..to.div_ceil(PAGE as u64) {
-            if self.page(index).is_some() {
-                continue;
+        let (first, end) = (from / PAGE as u64, to.div_ceil(PAGE as u64));
+        let have = self.rest.range(first.max(1)..end.max(1)).count() as u64
+            + u64::from(first == 0 && self.first.is_some());
+        // All at once, so that an absurd range is refused before it takes memory.
+        if !budget.reserve(end - first - have) {
+            return false;
+        }
+        for index in first..end {
+            if index == 0 {
+                self.first.get_or_insert_default();
+            } else {
+                self.rest.entry(index).or_default();
             }
-            if self.page_or_new(index, budget).is_none() {
-                for index in made {
-                    self.remove_page(index, budget);
-                }
-                return false;
-            }
-            made.push(index);
         }
         true
     }

@@ -120,6 +120,7 @@ impl At<'_> {
         want_write(&path.mount)?;
         let stat = path.inode().stat()?;
         stat_permission(&path.mount, &stat, &self.caller.cred, Access::WRITE)?;
+        let _writes = path.dentry.get_write_access()?;
         resize(&path, &stat, len, None, &self.caller.cred)
     }
 

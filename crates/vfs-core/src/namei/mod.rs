@@ -20,7 +20,7 @@ mod walk;
 pub use attr::TimeSet;
 pub use perm::{access_permission, permission, setid_dropped};
 
-use crate::dentry::Dentry;
+use crate::dentry::{Dentry, WriteDenial};
 use crate::errno::Result;
 use crate::file::FileOps;
 use crate::inode::InodeRef;
@@ -60,6 +60,12 @@ impl Path {
     /// Whether its name was removed.
     pub fn is_deleted(&self) -> bool {
         self.dentry.is_deleted()
+    }
+
+    /// Keeps the file from being written while it is run as a program: until the guard is dropped,
+    /// opening it for writing is `ETXTBSY`. `ETXTBSY` if somebody has it open for writing now.
+    pub fn deny_write(&self) -> Result<WriteDenial> {
+        self.dentry.deny_write_access()
     }
 
     /// The directory above, out of mounts if need be; itself at the very top. It knows of no

@@ -277,6 +277,12 @@ impl At<'_> {
         if flags.writable() && !created && !is_special(kind) {
             want_write(&path.mount)?;
         }
+        let writes = flags.writable() && kind == FileType::Regular;
+        let writes = if writes || truncate {
+            Some(path.dentry.get_write_access()?)
+        } else {
+            None
+        };
         if truncate {
             let now = Timespec::now();
             let mode = if cred.is_root() {
@@ -292,7 +298,9 @@ impl At<'_> {
             })?;
         }
         let ops = self.operations(path, &stat, kept)?;
-        Ok(OpenFile::new(path.clone(), inode.clone(), ops, kept))
+        // One that only truncated writes no more.
+        let writes = writes.filter(|_| kept.writable());
+        Ok(OpenFile::opened(path.clone(), ops, kept, writes))
     }
 
     fn operations(&self, path: &Path, stat: &Stat, flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
