@@ -104,6 +104,8 @@ fn config(slots: u32) -> Config {
         .parallel_compilation(true)
         .epoch_interruption(true)
         .max_wasm_stack(MAX_WASM_STACK)
+        // Nothing runs on such stacks here, but Wasmtime insists that a guest would fit.
+        .async_stack_size(MAX_WASM_STACK + HOST_STACK)
         .memory_reservation(MEMORY_RESERVATION)
         .memory_init_cow(true)
         // A guest's back trace would be of no use without names, and makes every trap dear.
