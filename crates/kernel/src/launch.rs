@@ -183,6 +183,10 @@ fn run(vm: Arc<VmInner>, process: Arc<Process>, program: Box<dyn Program>) {
     vm.watch_cpu(&process);
     let task = Rc::new(Task::new(vm.clone(), process.clone()));
     let status = run_images(&vm, &task, program);
+    if Rc::strong_count(&task) > 1 {
+        // What the runtime keeps would keep the VM.
+        task.fault("the driver did not let go of its task");
+    }
     drop(task);
     vm.running.end(process.pid());
     vm.table.exit(&process, status);

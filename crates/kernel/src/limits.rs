@@ -180,6 +180,12 @@ limits! {
         "files in /dev and /dev/shm taking the host's memory";
     dev_inodes "dev.inodes" 65_536, 64, u64::MAX, Count, "VM", Error(Errno::ENOSPC),
         "floods of small files in /dev and /dev/shm";
+    packages "packages.count" 128, 0, 65_535, Count, "VM",
+        Text("the VM is not made; a typed error names the limit"),
+        "long lists of packages; taken by whoever projects them";
+    package_links "packages.links" 4096, 0, 1 << 24, Count, "VM",
+        Text("the VM is not made; a typed error names the limit"),
+        "packages with floods of commands; taken by whoever projects them";
     output_bytes "output.bytes" 16 << 20, 0, 1 << 40, Bytes, "object",
         Text("the rest is read, dropped and counted"),
         "captured output filling the host's memory; stdout and stderr each";

@@ -342,6 +342,15 @@ fn an_endless_printer_is_cut_by_its_timeout() {
 }
 
 #[test]
+fn limits_of_packages_are_those_of_the_projection() {
+    let (ours, theirs) = (Limits::default(), pkg_projection::Options::default());
+    assert_eq!(
+        (ours.packages, ours.package_links),
+        (theirs.max_packages, theirs.max_links)
+    );
+}
+
+#[test]
 fn the_document_is_current() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/limits.md");
     let text = kernel::limits::markdown();
