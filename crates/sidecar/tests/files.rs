@@ -450,7 +450,7 @@ fn a_wrong_command_line_is_status_two_and_a_closed_pipe_is_quiet() {
         assert_eq!(dir.aos(words).status.code(), Some(2), "{words:?}");
     }
     for command in [
-        "pack", "inspect", "ls", "cat", "verify", "index", "unpack", "fetch",
+        "pack", "inspect", "ls", "cat", "verify", "index", "unpack", "run", "fetch",
     ] {
         assert!(
             dir.ok(&[command, "--help"]).contains("Example"),

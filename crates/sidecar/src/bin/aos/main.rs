@@ -11,6 +11,7 @@ mod ls;
 mod open;
 mod output;
 mod pack;
+mod run;
 mod unpack;
 mod verify;
 
@@ -40,6 +41,7 @@ enum Command {
     Index(index::Arguments),
     Unpack(unpack::Arguments),
     Fetch(fetch::Arguments),
+    Run(Box<run::Arguments>),
 }
 
 fn main() -> ExitCode {
@@ -52,6 +54,7 @@ fn main() -> ExitCode {
         Command::Index(arguments) => index::run(&arguments),
         Command::Unpack(arguments) => unpack::run(&arguments),
         Command::Fetch(arguments) => fetch::run(&arguments),
+        Command::Run(arguments) => return run::run(*arguments),
     };
     output::finish(result)
 }
