@@ -26,7 +26,7 @@ impl AtomicFile {
             let unique = UNIQUE.fetch_add(1, Ordering::Relaxed);
             let mut hidden = std::ffi::OsString::from(".");
             // A long name stays within the limit with the suffix added.
-            hidden.push(&name.to_string_lossy().chars().take(60).collect::<String>());
+            hidden.push(name.to_string_lossy().chars().take(60).collect::<String>());
             hidden.push(format!(".{}-{unique}.tmp", std::process::id()));
             let temporary = directory.join(hidden);
             let file = OpenOptions::new()

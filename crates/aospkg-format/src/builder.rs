@@ -4,11 +4,12 @@ use std::fs::File;
 use std::path::Path;
 
 use crate::atomic::AtomicFile;
+use crate::entry::Digest;
 use crate::manifest::{CommandTarget, Manifest};
 use crate::mount::EntryKind;
 use crate::pack::tree::{self, Found};
 use crate::pack::{PackError, metadata};
-use crate::package::{Digest, Package};
+use crate::package::Package;
 use crate::write::{Layout, WriteOptions};
 
 /// Collects entries and writes a package of them. What it accepts is what the packer accepts.

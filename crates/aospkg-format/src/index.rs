@@ -7,8 +7,9 @@ use std::path::Path;
 use crate::atomic::AtomicFile;
 use crate::build::Tables;
 use crate::chunks::Chunks;
+use crate::entry::Digest;
 use crate::error::{Error, Result};
-use crate::package::{Digest, Package};
+use crate::package::Package;
 use crate::write::append_trailer;
 
 /// Writes a copy of a package with the index trailer appended and returns its identity.

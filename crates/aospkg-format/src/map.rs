@@ -171,7 +171,7 @@ impl Slot {
         );
         fence(Ordering::Acquire);
         let after = self.sequence.load(Ordering::Relaxed);
-        (before == after && before % 2 == 0).then_some(range)
+        (before == after && before.is_multiple_of(2)).then_some(range)
     }
 }
 

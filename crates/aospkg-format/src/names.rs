@@ -35,15 +35,28 @@ pub fn check_component(name: &[u8]) -> Result<(), NameError> {
         _ if name.len() > MAX_NAME => return Err(NameError::TooLong),
         _ => {}
     }
-    for &byte in name {
-        if byte == b'/' {
-            return Err(NameError::Slash);
-        }
-        if byte == 0 {
-            return Err(NameError::Nul);
-        }
+    // Names are checked whenever they are read from an untrusted index, so this looks at eight
+    // bytes at a time and at single ones only when it has found something.
+    let (words, rest) = name.as_chunks::<8>();
+    let suspicious = words.iter().any(|word| {
+        let word = u64::from_ne_bytes(*word);
+        has_zero_byte(word) || has_zero_byte(word ^ u64::from_ne_bytes([b'/'; 8]))
+    });
+    if !suspicious && !rest.iter().any(|&byte| byte == b'/' || byte == 0) {
+        return Ok(());
     }
-    Ok(())
+    match name.iter().find(|&&byte| byte == b'/' || byte == 0) {
+        Some(b'/') => Err(NameError::Slash),
+        Some(_) => Err(NameError::Nul),
+        None => Ok(()),
+    }
+}
+
+/// Whether one of the eight bytes is zero.
+const fn has_zero_byte(word: u64) -> bool {
+    const LOW: u64 = u64::from_ne_bytes([0x01; 8]);
+    const HIGH: u64 = u64::from_ne_bytes([0x80; 8]);
+    word.wrapping_sub(LOW) & !word & HIGH != 0
 }
 
 /// The rule for command names, which become links in a directory on `$PATH`.
@@ -69,6 +82,32 @@ pub(crate) fn valid_link_target(target: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_place_is_looked_at() {
+        for len in 1..40 {
+            let good = vec![b'x'; len];
+            assert_eq!(check_component(&good), Ok(()));
+            for at in 0..len {
+                for (byte, expected) in [
+                    (b'/', Err(NameError::Slash)),
+                    (0, Err(NameError::Nul)),
+                    (0x80, Ok(())),
+                    (0x01, Ok(())),
+                    (0xaf, Ok(())),
+                    (0xff, Ok(())),
+                ] {
+                    let mut name = good.clone();
+                    name[at] = byte;
+                    assert_eq!(
+                        check_component(&name),
+                        expected,
+                        "{byte:#x} at {at} of {len}"
+                    );
+                }
+            }
+        }
+    }
 
     #[test]
     fn commands() {

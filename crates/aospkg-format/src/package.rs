@@ -11,7 +11,9 @@ use rustc_hash::FxHashMap;
 
 use crate::build::{self, Hashes, Tables};
 use crate::cache::{Cache, CacheError};
+use crate::children::Children;
 use crate::chunks::{self, Chunks};
+use crate::entry::{Command, Digest, Entry, EntryId, IndexSource};
 use crate::error::{Error, Result};
 use crate::header::{HEADER_LEN, Header, Schema};
 use crate::layout::{FOOTER_LEN, Footer};
@@ -20,81 +22,6 @@ use crate::manifest::Manifest;
 use crate::map::Map;
 use crate::mount::{EntryKind, IndexEntry};
 use crate::view::View;
-
-/// BLAKE3 of a file's content, or of a whole package.
-pub type Digest = [u8; 32];
-
-/// A digest as it is written.
-pub fn to_hex(digest: &Digest) -> String {
-    use std::fmt::Write;
-    digest.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
-/// Number of an entry in its package. The root is 0, and a directory's children follow each other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct EntryId(pub u32);
-
-impl EntryId {
-    /// The root directory of a package.
-    pub const ROOT: EntryId = EntryId(0);
-}
-
-/// One file, directory or symbolic link of a package.
-///
-/// The borrowed names lie in the mapping of the package (or of its cached index).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Entry<'p> {
-    /// The entry's number.
-    pub id: EntryId,
-    /// The number of the directory it is in; the root is its own parent.
-    pub parent: EntryId,
-    /// What it is.
-    pub kind: EntryKind,
-    /// `st_mode`, with the type bits of `kind`.
-    pub mode: u32,
-    /// Owner.
-    pub uid: u32,
-    /// Group.
-    pub gid: u32,
-    /// Modification time in seconds.
-    pub mtime: i64,
-    /// Bytes of a file, bytes of a link's target, 0 for a directory.
-    pub size: u64,
-    /// Name in the parent; empty for the root.
-    pub name: &'p [u8],
-    /// Target of a symbolic link.
-    pub link_target: Option<&'p [u8]>,
-}
-
-/// A command of a package.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Command<'p> {
-    /// Its place in order of name, as [`Package::command_at`] takes it.
-    pub index: u32,
-    /// Its name.
-    pub name: &'p [u8],
-    /// Path of the file, relative to the package root, as the manifest has it (without a leading
-    /// `./` or `/`).
-    pub path: &'p [u8],
-    /// The entry at that path; `None` when the package has no file there.
-    pub entry: Option<EntryId>,
-}
-
-/// Where the index of an open package came from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum IndexSource {
-    /// The trailer of the package itself.
-    Trailer,
-    /// A cache entry made by an earlier open.
-    Cache,
-    /// It was decoded and put into the cache.
-    Stored,
-    /// It was decoded for this open alone.
-    Decoded,
-}
 
 /// An open package. Cheap to open, safe to share between threads, and independent of what happens
 /// to the file afterwards: a file that is replaced stays readable, one that is cut short gives
@@ -412,13 +339,12 @@ impl Package {
     /// The children of a directory, in order of name.
     pub fn children(&self, dir: EntryId) -> Result<Children<'_>> {
         let (first, count) = self.settle(self.view().children(dir), |_| true)?;
-        Ok(Children {
-            package: self,
-            dir,
-            first,
-            at: 0,
-            count,
-        })
+        Ok(Children::new(self, dir, first, count))
+    }
+
+    /// A child of a directory, by its number.
+    pub(crate) fn child(&self, dir: EntryId, id: EntryId) -> Result<Entry<'_>> {
+        self.settle(self.view().child(dir, id), |_| true)
     }
 
     /// Number of commands.
@@ -560,54 +486,3 @@ fn read_trailer(file: &File, header: &Header, len: u64) -> Result<Option<(Footer
     }
     Ok(Some((footer, at)))
 }
-
-/// The children of a directory, in order of name.
-///
-/// A child's index is a stable cookie for `readdir`: it does not depend on what was read before.
-#[derive(Debug, Clone)]
-pub struct Children<'p> {
-    package: &'p Package,
-    dir: EntryId,
-    first: u32,
-    at: u32,
-    count: u32,
-}
-
-impl<'p> Children<'p> {
-    /// The child at an index; `None` past the last.
-    pub fn get(&self, index: u32) -> Option<Result<Entry<'p>>> {
-        if index >= self.count {
-            return None;
-        }
-        let package = self.package;
-        let entry = package.view().child(self.dir, EntryId(self.first + index));
-        Some(package.settle(entry, |_| true))
-    }
-
-    /// Number of children, whatever was iterated over.
-    pub fn count_all(&self) -> u32 {
-        self.count
-    }
-
-    /// Starts over at an index.
-    pub fn seek(&mut self, index: u32) {
-        self.at = index.min(self.count);
-    }
-}
-
-impl<'p> Iterator for Children<'p> {
-    type Item = Result<Entry<'p>>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let entry = self.get(self.at)?;
-        self.at += 1;
-        Some(entry)
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        let left = (self.count - self.at) as usize;
-        (left, Some(left))
-    }
-}
-
-impl ExactSizeIterator for Children<'_> {}

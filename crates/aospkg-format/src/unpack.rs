@@ -7,9 +7,10 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use crate::entry::{Entry, EntryId};
 use crate::error::{Error, Result};
 use crate::mount::EntryKind;
-use crate::package::{Entry, EntryId, Package};
+use crate::package::Package;
 
 /// Writes the whole tree into `destination`, which must not exist or be an empty directory.
 ///

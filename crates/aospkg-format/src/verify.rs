@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::build::Tables;
 use crate::chunks::Chunks;
+use crate::entry::{Digest, EntryId, IndexSource};
 use crate::error::{Error, Result};
 use crate::layout::{FOOTER_DIGESTED, FOOTER_END, FOOTER_LEN, Footer, SectionId};
 use crate::manifest::Manifest;
@@ -17,7 +18,7 @@ use crate::mount::{EntryKind, IndexEntry};
 use crate::pack::PackError;
 use crate::pack::tar_reader::TarReader;
 use crate::pack::tree::normalize;
-use crate::package::{Digest, EntryId, IndexSource, Package};
+use crate::package::Package;
 
 /// What [`verify`] found out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -300,5 +301,5 @@ fn hex<S: serde::Serializer>(
     digest: &Digest,
     serializer: S,
 ) -> std::result::Result<S::Ok, S::Error> {
-    serializer.serialize_str(&crate::package::to_hex(digest))
+    serializer.serialize_str(&crate::entry::to_hex(digest))
 }

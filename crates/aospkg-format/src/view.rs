@@ -8,6 +8,7 @@
 
 use zerocopy::FromBytes;
 
+use crate::entry::{Command, Entry, EntryId};
 use crate::error::{Error, Result};
 use crate::fst_get;
 use crate::layout::{
@@ -16,7 +17,6 @@ use crate::layout::{
 use crate::limits::{MAX_DEPTH, MAX_PATH};
 use crate::mount::EntryKind;
 use crate::names;
-use crate::{Command, Entry, EntryId};
 
 /// The index tables of one package.
 #[derive(Debug, Clone, Copy)]

@@ -11,6 +11,7 @@ use std::os::unix::fs::FileExt;
 
 use crate::build::{Hashes, Tables};
 use crate::chunks::Chunks;
+use crate::entry::Digest;
 use crate::error::{Error, Result};
 use crate::header::{HEADER_LEN, Header, Schema};
 use crate::limits::{
@@ -18,7 +19,6 @@ use crate::limits::{
 };
 use crate::manifest::{CommandTarget, Manifest};
 use crate::mount::{self, EntryKind, IndexEntry};
-use crate::package::Digest;
 
 /// How a package is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

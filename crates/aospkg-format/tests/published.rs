@@ -4,8 +4,11 @@ use aospkg_format::{EntryId, EntryKind, IndexSource, Package, Schema};
 
 mod support;
 
+/// Path, mode, size, time and link target.
+type Line = (Vec<u8>, u32, u64, i64, Option<Vec<u8>>);
+
 /// Everything the two ways of opening must agree on, down to every path and link.
-fn tree(package: &Package) -> Vec<(Vec<u8>, u32, u64, i64, Option<Vec<u8>>)> {
+fn tree(package: &Package) -> Vec<Line> {
     let mut out = Vec::new();
     let mut todo = vec![package.root()];
     while let Some(dir) = todo.pop() {

@@ -18,8 +18,8 @@ use std::path::Path;
 pub use error::{PackError, PackWarning};
 
 use crate::atomic::AtomicFile;
+use crate::entry::Digest;
 use crate::mount::EntryKind;
-use crate::package::Digest;
 use crate::write::{Layout, WriteOptions};
 use metadata::Texts;
 use tree::{Found, Tree};

@@ -480,8 +480,11 @@ fn header_name(header: &tar::Header) -> Vec<u8> {
     }
 }
 
+/// Key and value of a PAX record.
+type Record<'a> = (&'a [u8], &'a [u8]);
+
 /// The records of a PAX header: `LEN KEY=VALUE\n`, where LEN counts the whole record.
-fn records(mut bytes: &[u8]) -> Result<Vec<(&[u8], &[u8])>, &'static str> {
+fn records(mut bytes: &[u8]) -> Result<Vec<Record<'_>>, &'static str> {
     const BAD: &str = "malformed PAX record";
     let mut out = Vec::new();
     // GNU tar writes none, but some programs fill the last block with NULs inside the size.
