@@ -11,7 +11,7 @@ use crate::input::Input;
 use crate::output::Output;
 use crate::termios::{Lflag, Queue, Termios, VMIN, VTIME, When, Winsize};
 use proctable::limits::Meter;
-use proctable::{ControllingTerminal, KillTarget, ProcTable, Process, Signal};
+use proctable::{ControllingTerminal, Disposition, KillTarget, ProcTable, Process, Signal};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -65,6 +65,7 @@ struct State {
     session: Option<u32>,
     foreground: Option<u32>,
     perm: u32,
+    spares_leader: bool,
 }
 
 /// Looks for the sequence that asks for the cursor position.
@@ -82,6 +83,8 @@ const CURSOR_ANSWER: &[u8] = b"\x1b[1;1R";
 #[derive(Default)]
 struct Signals {
     letters: Vec<(KillTarget, Signal)>,
+    /// This session leader is not told of `letters` it would die or stop of.
+    spared: Option<u32>,
     /// A session that has lost its terminal.
     detached: Option<u32>,
 }
@@ -103,8 +106,24 @@ impl Signals {
                 let _ = procs.set_terminal(sid, None);
             }
             for (target, signal) in self.letters {
+                let spared = self.spared.filter(|sid| {
+                    procs.get(*sid).is_some_and(|leader| {
+                        leader.signals().action(signal).disposition == Disposition::Default
+                    })
+                });
                 // Nobody may be left in the group; that is no error for the terminal.
-                let _ = procs.kill(None, target, Some(signal));
+                match (target, spared) {
+                    (KillTarget::Group(group), Some(sid)) => {
+                        for pid in procs.group_members(group) {
+                            if pid != sid {
+                                let _ = procs.kill(None, KillTarget::Pid(pid), Some(signal));
+                            }
+                        }
+                    }
+                    _ => {
+                        let _ = procs.kill(None, target, Some(signal));
+                    }
+                }
             }
         }
     }
@@ -138,6 +157,7 @@ impl Terminal {
                 session: None,
                 foreground: None,
                 perm: 0o620,
+                spares_leader: false,
             }),
             slave_queue: WaitQueue::new(),
             master_queue: WaitQueue::new(),
@@ -190,6 +210,13 @@ impl Terminal {
     pub fn answer_cursor_reports(&self) {
         *self.answers.lock().unwrap_or_else(PoisonError::into_inner) =
             Some(CursorReports::default());
+    }
+
+    /// Whether typed signals pass over the session's leader as long as it has no handler for them
+    /// and does not ignore them. For shells that cannot catch signals and would be ended by the
+    /// `^C` that is meant for their child; Linux has no such thing, so it is off at first.
+    pub fn spare_leader(&self, spare: bool) {
+        self.lock().spares_leader = spare;
     }
 
     // ---- the two ends ----
@@ -803,6 +830,7 @@ fn receive_pending(state: &mut State, signals: &mut Signals) {
         let received = input.receive(termios, output, pending.as_slices().0);
         pending.drain(..received.taken);
         for signal in received.signals {
+            signals.spared = state.session.filter(|_| state.spares_leader);
             signals.push_group(state.foreground, signal);
         }
         if received.taken == 0 {
