@@ -5,6 +5,7 @@ use crate::block::block_on;
 use crate::pipe::{Pipe, PipeEnd};
 use crate::process::Process;
 use crate::signal::Signal;
+use crate::socket::Socket;
 use std::time::{Duration, Instant};
 use vfs_core::errno::{Errno, Result};
 use vfs_core::file::{MAX_RW_COUNT, OpenFile};
@@ -33,7 +34,7 @@ pub fn read(process: &Process, file: &OpenFile, buf: &mut [u8]) -> Result<usize>
 /// all is written, and returns less only when a signal, an error or the end of room comes after a
 /// part was written. Writing to what nobody reads raises `SIGPIPE` and gives `EPIPE`.
 ///
-/// A writer that finds a pipe full for good has it grown; see [`crate::stall`].
+/// A writer that finds a pipe full for good has it grown; see [`ProcTable::is_stalled`](crate::ProcTable::is_stalled).
 pub fn write(process: &Process, file: &OpenFile, buf: &[u8]) -> Result<usize> {
     let buf = &buf[..buf.len().min(MAX_RW_COUNT)];
     let mut done = 0;
@@ -49,7 +50,7 @@ pub fn write(process: &Process, file: &OpenFile, buf: &[u8]) -> Result<usize> {
             }
             Err(error) => error,
         };
-        if error == Errno::EPIPE {
+        if error == Errno::EPIPE && Socket::of(file).is_none_or(Socket::raises_sigpipe) {
             process.raise(Signal::PIPE);
         }
         return if done > 0 { Ok(done) } else { Err(error) };

@@ -13,6 +13,7 @@ use crate::rlimit::{RLIM_INFINITY, Resource, Rlimits};
 use crate::session::{ControllingTerminal, Group, Session};
 use crate::signal::{SigInfo, Signal};
 use crate::sigstate::{MaskHow, SignalState};
+use crate::socket::SocketLimits;
 use crate::sync::lock;
 use rustc_hash::FxHashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -33,6 +34,7 @@ pub struct ProcTable {
     limits: ProcLimits,
     events: Arc<dyn LimitEvents>,
     meters: Meters,
+    sockets: SocketLimits,
     close_hook: OnceLock<Arc<dyn CloseHook>>,
     init: Arc<Process>,
     /// Processes that have not ended, pid 1 apart; written under `tree`.
@@ -223,6 +225,7 @@ impl ProcTable {
             ProcTable {
                 limits,
                 events,
+                sockets: SocketLimits::new(&meters),
                 meters,
                 close_hook: OnceLock::new(),
                 init,
@@ -257,6 +260,11 @@ impl ProcTable {
     /// The limits for pipes of this VM.
     pub fn pipe_limits(&self) -> PipeLimits {
         PipeLimits::new(&self.limits, &self.meters)
+    }
+
+    /// The limits for sockets of this VM.
+    pub fn socket_limits(&self) -> &SocketLimits {
+        &self.sockets
     }
 
     /// Who hears of limits.

@@ -161,6 +161,7 @@ fn on_host(ops: &[Op]) -> Vec<i32> {
     // SAFETY: the child calls only functions that are safe after fork, allocates nothing, and
     // leaves with _exit.
     match unsafe { libc::fork() } {
+        // SAFETY: as above; the limit and each value are memory of this frame.
         0 => unsafe {
             // Everything else moves out of the way; the result pipe lies far above the limit.
             let out = libc::dup2(writer.as_raw_fd(), 500);

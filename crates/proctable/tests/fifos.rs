@@ -2,15 +2,14 @@
 
 mod common;
 
-use common::{World, eventually, patience};
+use common::{World, eventually, host_poll};
 use proctable::fifo::{FifoTable, complete_open};
 use proctable::{Process, Signal, State, io};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::Arc;
 use vfs_core::errno::{Errno, Result};
 use vfs_core::file::OpenFile;
 use vfs_core::types::{Cred, OpenFlags};
-use vfs_core::wait::PollEvents;
 
 const R: OpenFlags = OpenFlags::empty();
 const W: OpenFlags = OpenFlags::WRONLY;
@@ -110,7 +109,6 @@ fn a_blocked_open_holds_no_lock() {
     complete_open(&world.shell(), &other).unwrap();
     drop(open(&world, &fifos, 7, RW).unwrap());
     assert!(thread.join().unwrap().is_ok());
-    let _ = patience();
 }
 
 /// Opens in this order without blocking, then looks at errors and readiness, on the host too.
@@ -165,23 +163,7 @@ fn hosts(order: &[OpenFlags]) -> Vec<String> {
     let mut files = Vec::new();
     let mut log = Vec::new();
     let look = |files: &Vec<Option<OwnedFd>>, log: &mut Vec<String>| {
-        let wanted = PollEvents::IN | PollEvents::OUT | PollEvents::RDNORM | PollEvents::WRNORM;
-        let events: Vec<_> = files
-            .iter()
-            .map(|f| {
-                f.as_ref().map(|f| {
-                    let events = wanted.bits() as i16;
-                    let mut one = libc::pollfd {
-                        fd: f.as_raw_fd(),
-                        events,
-                        revents: 0,
-                    };
-                    // SAFETY: one valid entry.
-                    unsafe { libc::poll(&raw mut one, 1, 0) };
-                    one.revents
-                })
-            })
-            .collect();
+        let events: Vec<_> = files.iter().map(|f| f.as_ref().map(host_poll)).collect();
         log.push(format!("{events:?}"));
     };
     for flags in order {

@@ -2,12 +2,12 @@
 
 mod common;
 
-use common::{World, eventually, patience};
+use common::{World, eventually, host_available, host_poll, patience};
 use proctable::pipe::{DEFAULT_CAPACITY, PIPE_BUF, PipeEnd, pipe};
 use proctable::poll::{PollFd, poll};
 use proctable::{Process, Signal, State, io};
 use proptest::prelude::*;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
 use vfs_core::errno::Errno;
@@ -453,28 +453,11 @@ fn hosts(ops: &[Op]) -> Vec<String> {
             Op::CloseReader => format!("{:?}", r.take().map(drop)),
             Op::CloseWriter => format!("{:?}", w.take().map(drop)),
             Op::Poll => {
-                let of = |f: &Option<OwnedFd>| {
-                    f.as_ref().map(|f| {
-                        let mut one = libc::pollfd {
-                            fd: f.as_raw_fd(),
-                            events: 0x145,
-                            revents: 0,
-                        };
-                        // SAFETY: one valid entry.
-                        unsafe { libc::poll(&raw mut one, 1, 0) };
-                        one.revents as u16
-                    })
-                };
+                let of = |f: &Option<OwnedFd>| f.as_ref().map(host_poll);
                 format!("{:?} {:?}", of(&r), of(&w))
             }
             Op::Available => {
-                let count = |r: &OwnedFd| {
-                    let mut n = 0i32;
-                    // SAFETY: FIONREAD writes one int.
-                    unsafe { libc::ioctl(r.as_raw_fd(), libc::FIONREAD, &raw mut n) };
-                    n
-                };
-                format!("{:?}", r.as_ref().map(count))
+                format!("{:?}", r.as_ref().map(host_available))
             }
         })
         .collect()

@@ -9,8 +9,10 @@ use proctable::{
     ExitStatus, FdTable, Image, LimitEvents, LimitExceeded, NewProcess, ProcLimits, ProcTable,
     Process,
 };
+use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use vfs_core::wait::PollEvents;
 
 /// Longest any test waits for something that must happen.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -116,4 +118,25 @@ pub fn blank(fds: FdTable) -> NewProcess {
         ..Image::default()
     };
     NewProcess::new(image, fds)
+}
+
+/// What a descriptor of the host is ready for, of what the tests compare.
+pub fn host_poll(file: &impl AsRawFd) -> u16 {
+    let wanted = PollEvents::IN | PollEvents::OUT | PollEvents::RDNORM | PollEvents::WRNORM;
+    let mut one = libc::pollfd {
+        fd: file.as_raw_fd(),
+        events: wanted.bits() as i16,
+        revents: 0,
+    };
+    // SAFETY: one valid entry.
+    unsafe { libc::poll(&raw mut one, 1, 0) };
+    one.revents as u16
+}
+
+/// Bytes to read from a descriptor of the host.
+pub fn host_available(file: &impl AsRawFd) -> i32 {
+    let mut n = 0i32;
+    // SAFETY: FIONREAD writes one int.
+    unsafe { libc::ioctl(file.as_raw_fd(), libc::FIONREAD, &raw mut n) };
+    n
 }
