@@ -242,6 +242,10 @@ impl FileSystem for OverlayFs {
     }
 }
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 /// Locks a mutex; none of ours guards a state that a panic could leave half changed in a way that
 /// matters more than going on.
 pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

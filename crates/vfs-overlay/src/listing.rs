@@ -74,6 +74,17 @@ impl Node {
             }
         };
         loop {
+            if self.lowers.len() + usize::from(self.upper.get().is_some()) == 1 {
+                if lock(dir).dead {
+                    return Err(Errno::ENOENT);
+                }
+                if pass > 1 || !self.list_alone(at, sink)? {
+                    return Ok(());
+                }
+                // Unless it got its upper directory meanwhile, this was all.
+                (pass, at) = (2, 0);
+                continue;
+            }
             batch.names.clear();
             batch.entries.clear();
             {
@@ -96,6 +107,42 @@ impl Node {
                 return Ok(());
             }
         }
+    }
+
+    /// Hands on what the only layer of this directory has after its cookie `at`; `false` when the
+    /// taker has enough. With nothing to merge, nothing need be collected.
+    fn list_alone(&self, at: u64, sink: &mut dyn FnMut(DirEntry<'_>) -> bool) -> Result<bool> {
+        let dir = self.dir()?;
+        let layer = self.lowers.first();
+        // Not `real`: the directory may get an upper inode at any moment.
+        let inode = layer.map(|lower| &lower.inode).or_else(|| self.upper.get());
+        let mut result = Ok(true);
+        inode.ok_or(Errno::EIO)?.readdir(at, &mut |entry| {
+            let shown = match layer {
+                Some(lower) => Ok((self.shared.number(lower.layer, entry.ino), entry.kind)),
+                None => self.show(entry.ino, entry.kind, None),
+            };
+            let (ino, kind) = match shown {
+                Ok(shown) => shown,
+                Err(error) => {
+                    result = Err(error);
+                    return false;
+                }
+            };
+            let next = pack(COOKIE_SHIFT, 1, entry.next)
+                .unwrap_or_else(|| pack_wide(COOKIE_SHIFT, &mut lock(dir).cookies, 1, entry.next));
+            let taken = sink(DirEntry {
+                name: entry.name,
+                ino,
+                kind,
+                next,
+            });
+            if !taken {
+                result = Ok(false);
+            }
+            taken
+        })?;
+        result
     }
 
     /// Collects what pass `pass` has after cookie `at` until the batch is full, and returns the

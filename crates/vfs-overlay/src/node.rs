@@ -253,7 +253,9 @@ impl Node {
             return Ok(None);
         }
         if let Some(node) = state.child(name) {
-            node.found_at(self, name)?;
+            if node.links.get().is_some() {
+                node.found_at(self, name)?;
+            }
             return Ok(Some(node));
         }
         let upper = match self.upper.get().map(|upper| upper.lookup(name)) {

@@ -29,14 +29,17 @@ impl<'a> Pair<'a> {
         })
     }
 
-    fn old(&mut self) -> &mut DirState {
+    fn old_state(&mut self) -> &mut DirState {
         &mut self.old
     }
 
-    fn new(&mut self) -> &mut DirState {
+    fn new_state(&mut self) -> &mut DirState {
         self.new.as_mut().unwrap_or(&mut self.old)
     }
 }
+
+/// What is called by the old name, and by the new one if anything is.
+type Ends = (Arc<Node>, Option<Arc<Node>>);
 
 /// One end of a rename.
 struct End<'a> {
@@ -56,32 +59,20 @@ impl Node {
         self.dir()?;
         new_dir.dir()?;
         self.shared.writable()?;
+        // Data is copied before anybody has to wait for this rename.
+        self.prepare(name, new_dir, new_name, flags)?;
         let _serial = lock(&self.shared.renames);
         loop {
-            let source = self.find(name)?.ok_or(Errno::ENOENT)?;
-            let target = new_dir.find(new_name)?;
-            check(&source, target.as_deref(), flags)?;
-            if target
-                .as_ref()
-                .is_some_and(|target| Arc::ptr_eq(target, &source))
-            {
+            let Some((source, target)) = self.prepare(name, new_dir, new_name, flags)? else {
                 // Two names of one file: nothing is done, says POSIX.
                 return Ok(());
-            }
-            self.copy_up(u64::MAX)?;
-            new_dir.copy_up(u64::MAX)?;
-            source.copy_up(u64::MAX)?;
-            if flags.contains(RenameFlags::EXCHANGE)
-                && let Some(target) = &target
-            {
-                target.copy_up(u64::MAX)?;
-            }
+            };
             let mut pair = Pair::lock(self, new_dir)?;
-            let found = self.find_locked(pair.old(), name)?;
+            let found = self.find_locked(pair.old_state(), name)?;
             if found.is_none_or(|found| !Arc::ptr_eq(&found, &source)) {
                 continue;
             }
-            let found = new_dir.find_locked(pair.new(), new_name)?;
+            let found = new_dir.find_locked(pair.new_state(), new_name)?;
             if found.as_ref().map(Arc::as_ptr) != target.as_ref().map(Arc::as_ptr) {
                 continue;
             }
@@ -97,6 +88,35 @@ impl Node {
             };
             return rename_locked(&mut pair, &old, &new, flags);
         }
+    }
+
+    /// Finds both ends, refuses what is refused, and copies up what is going to change. `None` if
+    /// both are the same file.
+    fn prepare(
+        &self,
+        name: &[u8],
+        new_dir: &Node,
+        new_name: &[u8],
+        flags: RenameFlags,
+    ) -> Result<Option<Ends>> {
+        let source = self.find(name)?.ok_or(Errno::ENOENT)?;
+        let target = new_dir.find(new_name)?;
+        check(&source, target.as_deref(), flags)?;
+        if target
+            .as_ref()
+            .is_some_and(|target| Arc::ptr_eq(target, &source))
+        {
+            return Ok(None);
+        }
+        self.copy_up(u64::MAX)?;
+        new_dir.copy_up(u64::MAX)?;
+        source.copy_up(u64::MAX)?;
+        if flags.contains(RenameFlags::EXCHANGE)
+            && let Some(target) = &target
+        {
+            target.copy_up(u64::MAX)?;
+        }
+        Ok(Some((source, target)))
     }
 
     /// Where the lower part of this directory lies in the lower layers.
@@ -139,7 +159,7 @@ impl Node {
         } else {
             return Ok(());
         };
-        self.set_merge(&mut *lock(self.dir()?), merge)
+        self.set_merge(&mut lock(self.dir()?), merge)
     }
 }
 
@@ -178,7 +198,7 @@ fn rename_locked(
         (Some(old), Some(new)) => (old, new),
         _ => return Err(Errno::EIO),
     };
-    if pair.new().dead {
+    if pair.new_state().dead {
         return Err(Errno::ENOENT);
     }
     let old_covered = old.dir.covered(old.name)?;
@@ -217,7 +237,7 @@ fn rename_locked(
     }
     moved?;
 
-    pair.new().remove_whiteout(new.name);
+    pair.new_state().remove_whiteout(new.name);
     if let Some(target) = &new.node
         && !exchange
     {
@@ -235,7 +255,7 @@ fn rename_locked(
         }));
     }
     if let Some(source) = &old.node {
-        pair.new().remember(new.name, source);
+        pair.new_state().remember(new.name, source);
     }
     match &new.node {
         Some(target) if exchange => {
@@ -246,12 +266,12 @@ fn rename_locked(
                     name: old.name.into(),
                 }));
             }
-            pair.old().remember(old.name, target);
+            pair.old_state().remember(old.name, target);
         }
         _ => {
-            pair.old().forget(old.name);
+            pair.old_state().forget(old.name);
             if old_covered.is_some() {
-                old.dir.set_whiteout(pair.old(), old.name)?;
+                old.dir.set_whiteout(pair.old_state(), old.name)?;
             }
         }
     }

@@ -181,8 +181,8 @@ impl Ours {
     /// The tree, and the inode number of each of its paths.
     pub(crate) fn tree(&self) -> (Tree, BTreeMap<String, u64>) {
         let (mut tree, mut inos) = (Tree::new(), BTreeMap::new());
+        self.walk("", &mut tree, &mut inos);
         let mut first = BTreeMap::new();
-        self.walk("", &mut tree, &mut inos, &mut first);
         for (path, seen) in &mut tree {
             seen.same_as = first
                 .entry(inos[path])
@@ -192,13 +192,7 @@ impl Ours {
         (tree, inos)
     }
 
-    fn walk(
-        &self,
-        dir: &str,
-        tree: &mut Tree,
-        inos: &mut BTreeMap<String, u64>,
-        first: &mut BTreeMap<u64, String>,
-    ) {
+    fn walk(&self, dir: &str, tree: &mut Tree, inos: &mut BTreeMap<String, u64>) {
         let at = self.at();
         let quiet = OpenFlags::NOATIME;
         let open = if dir.is_empty() { "." } else { dir };
@@ -252,7 +246,7 @@ impl Ours {
             );
             inos.insert(path.clone(), ino);
             if directory {
-                self.walk(&path, tree, inos, first);
+                self.walk(&path, tree, inos);
             }
         }
     }
