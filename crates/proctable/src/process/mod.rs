@@ -3,111 +3,28 @@
 //! A [`Process`] is made by [`ProcTable::create`](crate::ProcTable::create) and stays in the table
 //! until it is waited for. Whoever runs it holds an `Arc`; holding one keeps no pid busy.
 
+mod attention;
+mod new;
+mod usage;
+
+pub use new::{FsContext, Image, NewGroup, NewProcess};
+
 use crate::fdtable::FdTable;
-use crate::rlimit::{RLIM_INFINITY, Resource, Rlimit, Rlimits};
-use crate::signal::{SigInfo, Signal};
-use crate::sigstate::{Delivery, SignalState, Taken};
+use crate::rlimit::{Resource, Rlimits};
+use crate::sigstate::SignalState;
 use crate::sync::lock;
-use crate::table::{ProcTable, Wakes};
+use crate::table::ProcTable;
 use crate::timer::RealTimer;
-use crate::wait::{ExitStatus, Rusage};
+use crate::wait::ExitStatus;
+use new::COMM_LEN;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
-use std::time::{Duration, Instant};
-use vfs_core::errno::Result;
+use std::time::Instant;
+use usage::cpu_limit_ns;
 use vfs_core::namei::Path;
 use vfs_core::types::{Caller, Cred, Timespec};
 use vfs_core::wait::{WaitQueue, Waiter};
-
-/// The program a process runs, replaced as a whole by `exec`.
-#[derive(Clone, Default)]
-pub struct Image {
-    /// Arguments, the program's name first; may be empty.
-    pub argv: Arc<[Vec<u8>]>,
-    /// Environment, `NAME=VALUE` each.
-    pub env: Arc<[Vec<u8>]>,
-    /// Short name as `ps` shows it, at most 15 bytes (longer ones are cut).
-    pub comm: Vec<u8>,
-    /// The file it was started from.
-    pub exe: Option<Path>,
-    /// Which driver runs it.
-    pub driver: &'static str,
-}
-
-/// Longest `comm` (`TASK_COMM_LEN` without its NUL).
-const COMM_LEN: usize = 15;
-
-impl Image {
-    fn cut(mut self) -> Image {
-        self.comm.truncate(COMM_LEN);
-        self
-    }
-}
-
-/// Where a process is in the file system (`struct fs_struct`).
-#[derive(Clone)]
-pub struct FsContext {
-    /// Current directory.
-    pub cwd: Path,
-    /// Root directory.
-    pub root: Path,
-}
-
-/// What to make with [`ProcTable::create`](crate::ProcTable::create). Everything not given here is
-/// inherited from the parent.
-pub struct NewProcess {
-    /// The program.
-    pub image: Image,
-    /// Directories; `None` inherits the parent's.
-    pub fs: Option<FsContext>,
-    /// Descriptors; usually [`FdTable::fork`] of the parent's, with the child's actions applied.
-    pub fds: FdTable,
-    /// Credentials; `None` inherits.
-    pub cred: Option<Arc<Cred>>,
-    /// File mode creation mask; `None` inherits.
-    pub umask: Option<u32>,
-    /// Group and session.
-    pub group: NewGroup,
-    /// Signal mask; `None` inherits.
-    pub sigmask: Option<crate::SigSet>,
-    /// Signals set to their default action.
-    pub sigdefault: crate::SigSet,
-    /// Whether the child goes on in its parent's image (`fork`) instead of a new one: it then
-    /// keeps signal handlers, and its parent may still move it between groups.
-    pub forked: bool,
-}
-
-impl NewProcess {
-    /// A child that starts `image` with `fds` and inherits the rest.
-    pub fn new(image: Image, fds: FdTable) -> NewProcess {
-        NewProcess {
-            image,
-            fs: None,
-            fds,
-            cred: None,
-            umask: None,
-            group: NewGroup::Inherit,
-            sigmask: None,
-            sigdefault: crate::SigSet::EMPTY,
-            forked: false,
-        }
-    }
-}
-
-/// The process group a child starts in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum NewGroup {
-    /// Its parent's.
-    #[default]
-    Inherit,
-    /// A new one that it leads.
-    Lead,
-    /// This one, of the parent's session; `EPERM` if there is none.
-    Join(u32),
-    /// A new session and a new group that it leads.
-    Session,
-}
 
 /// What a process is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -299,7 +216,7 @@ impl Process {
         lock(&self.image).comm = comm[..comm.len().min(COMM_LEN)].to_vec();
     }
 
-    /// The file it was started from.
+    /// The file it was started from; `None` after exit.
     pub fn exe(&self) -> Option<Path> {
         lock(&self.image).exe.clone()
     }
@@ -457,111 +374,6 @@ impl Process {
         self.started_real
     }
 
-    /// Adds CPU time it has used, and raises `SIGXCPU` or `SIGKILL` where that passes
-    /// `RLIMIT_CPU`: the first at the soft limit and each second after, the second at the hard.
-    pub fn add_cpu(&self, user: Duration, system: Duration) {
-        let (user, system) = (nanos(user), nanos(system));
-        let before = self.user_ns.fetch_add(user, Ordering::Relaxed)
-            + self.system_ns.fetch_add(system, Ordering::Relaxed);
-        let after = before + user + system;
-        if after >= self.cpu_limit_ns.load(Ordering::Relaxed) {
-            self.over_cpu(after);
-        }
-    }
-
-    #[cold]
-    fn over_cpu(&self, used: u64) {
-        let limit = self.rlimit(Resource::Cpu);
-        let seconds = used / 1_000_000_000;
-        let signal = if seconds >= limit.hard {
-            Signal::KILL
-        } else {
-            Signal::XCPU
-        };
-        self.cpu_limit_ns.store(
-            (seconds + 1).saturating_mul(1_000_000_000),
-            Ordering::Relaxed,
-        );
-        self.raise(signal);
-    }
-
-    /// CPU time of its own and of the children it has waited for.
-    pub fn rusage(&self) -> (Rusage, Rusage) {
-        let load = |a: &AtomicU64| Duration::from_nanos(a.load(Ordering::Relaxed));
-        (
-            Rusage {
-                user: load(&self.user_ns),
-                system: load(&self.system_ns),
-            },
-            Rusage {
-                user: load(&self.child_user_ns),
-                system: load(&self.child_system_ns),
-            },
-        )
-    }
-
-    /// CPU time of its own.
-    pub fn cpu_time(&self) -> Duration {
-        let (own, _) = self.rusage();
-        own.user + own.system
-    }
-
-    pub(crate) fn add_child_usage(&self, usage: Rusage) {
-        self.child_user_ns
-            .fetch_add(nanos(usage.user), Ordering::Relaxed);
-        self.child_system_ns
-            .fetch_add(nanos(usage.system), Ordering::Relaxed);
-    }
-
-    /// The limits of `resource`.
-    pub fn rlimit(&self, resource: Resource) -> Rlimit {
-        lock(&self.rlimits).get(resource)
-    }
-
-    pub(crate) fn rlimits(&self) -> Rlimits {
-        lock(&self.rlimits).clone()
-    }
-
-    /// Sets the limits of `resource` with the privilege of its own credentials: `EINVAL`, `EPERM`.
-    pub fn set_rlimit(&self, resource: Resource, limit: Rlimit) -> Result<()> {
-        let privileged = self.cred().is_root();
-        let nr_open = self
-            .table()
-            .map_or(RLIM_INFINITY, |t| t.limits().descriptors);
-        lock(&self.rlimits).set(resource, limit, privileged, nr_open)?;
-        match resource {
-            Resource::Nofile => self.fds.set_limit(limit.soft),
-            Resource::Sigpending => self.signals.set_queue_limit(limit.soft),
-            Resource::Cpu => self
-                .cpu_limit_ns
-                .store(cpu_limit_ns(limit), Ordering::Relaxed),
-            _ => {}
-        }
-        Ok(())
-    }
-
-    /// Sets whom to call when it should stop computing and look at its signals. If there is
-    /// something to look at already, it is called at once.
-    pub fn set_interrupter(&self, interrupter: Option<Interrupter>) {
-        let call = interrupter.clone();
-        let old = std::mem::replace(&mut *lock(&self.interrupter), interrupter);
-        drop(old);
-        if let Some(call) = call
-            && self.signals.interrupted()
-        {
-            call();
-        }
-    }
-
-    /// Wakes it from a blocking call and from computing.
-    pub(crate) fn kick(&self) {
-        self.waiter.notify();
-        let call = lock(&self.interrupter).clone();
-        if let Some(call) = call {
-            call();
-        }
-    }
-
     /// Whether it is in a call that waits for children.
     pub fn in_wait(&self) -> bool {
         self.in_wait.load(Ordering::SeqCst) > 0
@@ -578,87 +390,17 @@ impl Process {
         self.sleeping.store(sleeping, Ordering::Relaxed);
     }
 
-    /// Posts a signal from the system itself.
-    pub fn raise(&self, signal: Signal) {
-        // Cannot fail: details of a signal from the system may be dropped.
-        let _ = self.post(SigInfo::kernel(signal));
-    }
-
-    /// Posts a signal without asking for permission; `EAGAIN` if it carries a value and the queue
-    /// is full.
-    pub fn post(&self, info: SigInfo) -> Result<()> {
-        match self.table.upgrade() {
-            // Continuing tells the parent, for which the tree must hold still.
-            Some(table) if info.signal == Signal::CONT => {
-                let mut wakes = Wakes::default();
-                let sent = table.post_in(&table.tree(), self, info, &mut wakes);
-                wakes.fire();
-                sent
-            }
-            _ => {
-                if self.signals.post(info)?.wake {
-                    self.kick();
-                }
-                Ok(())
-            }
-        }
-    }
-
-    /// Takes the next thing to do about signals; `None` when there is nothing. With
-    /// [`Delivery::Stop`] the process is stopped already and its parent knows.
-    pub fn take_signal(&self) -> Option<Delivery> {
-        // The usual answer costs one load. A temporary mask is put back by `take`, which a call
-        // that set one makes sure to reach.
-        if !self.signals.interrupted() && !self.signals.has_temporary_mask() {
-            return None;
-        }
-        loop {
-            match self.signals.take() {
-                Taken::Nothing => return None,
-                Taken::Deliver(Delivery::Terminate { signal, core }) => {
-                    // Without room for a core image there is none (`do_coredump`).
-                    let core = core && self.rlimit(Resource::Core).soft > 0;
-                    return Some(Delivery::Terminate { signal, core });
-                }
-                Taken::Deliver(delivery) => return Some(delivery),
-                Taken::Stop(info) => {
-                    let stopped = match self.table.upgrade() {
-                        Some(table) => table.stop(self, info.signal),
-                        None => false,
-                    };
-                    if stopped {
-                        return Some(Delivery::Stop(info.signal));
-                    }
-                }
-            }
-        }
-    }
-
-    /// Sleeps while it is stopped. Returns at once if it is not; ends when it is continued or
-    /// killed.
-    pub fn wait_while_stopped(&self) {
-        while self.signals.stopped().is_some() {
-            self.waiter.wait(None);
-        }
-    }
-
     /// Lets go of everything that a zombie does not keep.
     pub(crate) fn strip(&self) {
         self.timer.disarm();
         self.fds.close_all();
         self.set_fs(None);
+        let exe = lock(&self.image).exe.take();
+        drop(exe);
         let interrupter = lock(&self.interrupter).take();
         drop(interrupter);
         self.set_sleeping(false);
     }
-}
-
-fn nanos(d: Duration) -> u64 {
-    u64::try_from(d.as_nanos()).unwrap_or(u64::MAX / 4)
-}
-
-fn cpu_limit_ns(limit: Rlimit) -> u64 {
-    limit.soft.saturating_mul(1_000_000_000)
 }
 
 /// Marks a process as waiting for children; see [`Process::enter_wait`].

@@ -17,16 +17,19 @@
 //!
 //! `SocketLimits::passing` (only while a socket is passed), then the inbox of one end at a time.
 
-use crate::block::block_on;
+mod inbox;
+mod message;
+mod rights;
+
+pub use message::{MsgFlags, recv, send};
+
 use crate::limits::{Meter, Meters};
 use crate::pipe::next_ino;
-use crate::process::Process;
-use crate::signal::Signal;
 use crate::sync::lock;
+use inbox::{Inbox, OVERHEAD};
+use rights::{Rights, bury};
 use rustc_hash::FxHashSet;
 use std::any::Any;
-use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use vfs_core::errno::{Errno, Result};
@@ -38,11 +41,6 @@ use vfs_core::wait::{PollEvents, WaitQueue};
 pub const MAX_RIGHTS: usize = 253;
 /// Bytes an inbox holds, messages' overhead included (`net.core.wmem_default`).
 pub const CAPACITY: usize = 212_992;
-/// What a message counts beyond its bytes, so that empty ones do not pile up.
-const OVERHEAD: usize = 256;
-/// A stream's bytes are kept in messages of at most this size, so that taking from the front
-/// stays cheap.
-const STREAM_CHUNK: usize = 32_768;
 /// Device number that `stat` shows for sockets.
 const SOCKFS_DEV: u64 = 8;
 
@@ -78,144 +76,6 @@ impl SocketLimits {
             count: meters.sockets.clone(),
             rights: meters.socket_rights.clone(),
             passing: Arc::default(),
-        }
-    }
-}
-
-/// Descriptors on their way; given back to the meter when they arrive or are dropped.
-struct Rights {
-    files: Vec<Arc<OpenFile>>,
-    counted: u64,
-    meter: Option<Arc<Meter>>,
-}
-
-impl Rights {
-    const NONE: Rights = Rights {
-        files: Vec::new(),
-        counted: 0,
-        meter: None,
-    };
-
-    fn take(files: Vec<Arc<OpenFile>>, meter: &Arc<Meter>) -> Result<Rights> {
-        if files.is_empty() {
-            return Ok(Rights::NONE);
-        }
-        let counted = files.len() as u64;
-        meter.acquire(counted)?;
-        Ok(Rights {
-            files,
-            counted,
-            meter: Some(meter.clone()),
-        })
-    }
-
-    fn arrive(mut self) -> Vec<Arc<OpenFile>> {
-        std::mem::take(&mut self.files)
-    }
-}
-
-impl Drop for Rights {
-    fn drop(&mut self) {
-        if let Some(meter) = &self.meter {
-            meter.release(self.counted);
-        }
-        bury(std::mem::take(&mut self.files));
-    }
-}
-
-thread_local! {
-    /// Files to let go of, while a thread is letting go of files.
-    static GRAVE: RefCell<Option<Vec<Arc<OpenFile>>>> = const { RefCell::new(None) };
-}
-
-/// Lets go of files that were on their way. A socket among them may hold messages with sockets
-/// that hold messages; these are taken in turn, not one inside the other, so that a long chain
-/// does not use up the stack.
-fn bury(files: Vec<Arc<OpenFile>>) {
-    if files.is_empty() {
-        return;
-    }
-    let nested = GRAVE.with_borrow_mut(|grave| match grave {
-        Some(waiting) => {
-            waiting.extend(files);
-            true
-        }
-        None => {
-            *grave = Some(files);
-            false
-        }
-    });
-    if nested {
-        return;
-    }
-    while let Some(file) = GRAVE.with_borrow_mut(|grave| grave.as_mut().and_then(Vec::pop)) {
-        drop(file);
-    }
-    GRAVE.set(None);
-}
-
-struct Message {
-    data: Vec<u8>,
-    /// Bytes of `data` already taken.
-    taken: usize,
-    rights: Rights,
-}
-
-impl Message {
-    fn left(&self) -> &[u8] {
-        &self.data[self.taken..]
-    }
-
-    fn cost(&self) -> usize {
-        self.data.len() + OVERHEAD
-    }
-}
-
-/// What one end has received, and how it stands. Guarded by `End::inbox`.
-#[derive(Default)]
-struct Inbox {
-    messages: VecDeque<Message>,
-    /// Bytes charged for `messages`.
-    used: usize,
-    /// The owner has closed.
-    closed: bool,
-    /// Nothing more will come: the owner or the other end has shut this direction.
-    no_more: bool,
-    /// The owner may not send any more.
-    no_send: bool,
-    /// A datagram socket has noticed that the other end is closed.
-    disconnected: bool,
-    /// To be reported once.
-    error: Option<Errno>,
-}
-
-impl Inbox {
-    fn push(&mut self, data: &[u8], rights: Rights) {
-        let message = Message {
-            data: data.to_vec(),
-            taken: 0,
-            rights,
-        };
-        self.used += message.cost();
-        self.messages.push_back(message);
-    }
-
-    /// Adds bytes of a stream: to the last message where they fit, so that single bytes cost
-    /// little, then in messages of their own. Descriptors go with the first byte.
-    fn push_stream(&mut self, data: &[u8], rights: Rights) {
-        let mut rest = data;
-        if rights.files.is_empty()
-            && let Some(last) = self.messages.back_mut()
-            && last.rights.files.is_empty()
-        {
-            let more = rest.len().min(STREAM_CHUNK.saturating_sub(last.data.len()));
-            last.data.extend_from_slice(&rest[..more]);
-            self.used += more;
-            rest = &rest[more..];
-        }
-        let mut rights = Some(rights);
-        for chunk in rest.chunks(STREAM_CHUNK) {
-            self.push(chunk, rights.take().unwrap_or(Rights::NONE));
         }
     }
 }
@@ -640,98 +500,5 @@ impl FileOps for Socket {
 
     fn release(&self, _flags: OpenFlags) {
         self.close();
-    }
-}
-
-/// How [`send`] and [`recv`] behave (`MSG_*`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MsgFlags {
-    /// Do not block (`MSG_DONTWAIT`), whatever the file says.
-    pub dont_wait: bool,
-    /// Leave what is received (`MSG_PEEK`).
-    pub peek: bool,
-    /// Receive until the buffer is full (`MSG_WAITALL`); for streams.
-    pub wait_all: bool,
-    /// Raise no `SIGPIPE` (`MSG_NOSIGNAL`).
-    pub no_signal: bool,
-}
-
-/// Sends bytes and descriptors, blocking as the file and `flags` say (`sendmsg(2)`). `ENOTSOCK`,
-/// and the errors of [`Socket::send`]; a stream returns less only when something comes after a
-/// part was sent.
-pub fn send(
-    process: &Process,
-    file: &OpenFile,
-    data: &[u8],
-    rights: &[Arc<OpenFile>],
-    flags: MsgFlags,
-) -> Result<usize> {
-    let socket = Socket::of(file).ok_or(Errno::ENOTSOCK)?;
-    let blocks = !flags.dont_wait && !file.flags().contains(OpenFlags::NONBLOCK);
-    let mut done = 0;
-    let mut rights = rights;
-    loop {
-        let attempt = || socket.send(&data[done..], rights);
-        let sent = if blocks {
-            block_on(process, &[(&socket.mine().queue, WRITABLE)], None, attempt)
-        } else {
-            attempt()
-        };
-        match sent {
-            Ok(n) => {
-                done += n;
-                rights = &[];
-                if done >= data.len() || n == 0 {
-                    return Ok(done);
-                }
-            }
-            Err(error) => {
-                if error == Errno::EPIPE && socket.raises_sigpipe() && !flags.no_signal {
-                    process.raise(Signal::PIPE);
-                }
-                return if done > 0 { Ok(done) } else { Err(error) };
-            }
-        }
-    }
-}
-
-/// Receives bytes and descriptors, blocking as the file and `flags` say (`recvmsg(2)`).
-/// `ENOTSOCK`; `EINTR` when a signal can be delivered before anything came.
-pub fn recv(
-    process: &Process,
-    file: &OpenFile,
-    buf: &mut [u8],
-    max_rights: usize,
-    flags: MsgFlags,
-) -> Result<Received> {
-    let socket = Socket::of(file).ok_or(Errno::ENOTSOCK)?;
-    let blocks = !flags.dont_wait && !file.flags().contains(OpenFlags::NONBLOCK);
-    let all = flags.wait_all && !flags.peek && socket.kind() == SocketKind::Stream;
-    let mut got = Received::default();
-    loop {
-        let done = got.len;
-        let mut attempt = || socket.recv(&mut buf[done..], max_rights, flags.peek);
-        let part = if blocks {
-            block_on(process, &[(&socket.mine().queue, READABLE)], None, attempt)
-        } else {
-            attempt()
-        };
-        match part {
-            Ok(part) => {
-                let ended = part.len == 0;
-                got = Received {
-                    len: done + part.len,
-                    full_len: done + part.full_len,
-                    rights: part.rights,
-                    rights_cut: part.rights_cut,
-                };
-                let came_with_rights = !got.rights.is_empty() || got.rights_cut;
-                if !all || ended || came_with_rights || got.len == buf.len() {
-                    return Ok(got);
-                }
-            }
-            Err(_) if done > 0 => return Ok(got),
-            Err(error) => return Err(error),
-        }
     }
 }

@@ -9,11 +9,14 @@
 //! without a lock ([`SignalState::interrupted`], [`SignalState::fatal`],
 //! [`SignalState::must_pause`]); drivers look at them between and during guest work.
 
+mod inner;
+
 use crate::limits::Meter;
 use crate::signal::{
     DefaultAction, Disposition, SaFlags, SigAction, SigCode, SigInfo, SigSet, Signal,
 };
 use crate::sync::lock;
+use inner::Inner;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -97,101 +100,6 @@ pub struct SignalState {
     /// `signals.pending` of the VM.
     meter: Arc<Meter>,
     inner: Mutex<Inner>,
-}
-
-/// Guarded by `SignalState::inner`.
-struct Inner {
-    blocked: SigSet,
-    /// The mask to restore after a call that changed it for its own duration (`ppoll`).
-    saved: Option<SigSet>,
-    pending: SigSet,
-    /// Details of what is pending, oldest first; a pending signal may have none. At most one per
-    /// standard signal.
-    queue: VecDeque<SigInfo>,
-    /// Real-time entries in `queue`; as many are taken from `meter`.
-    queued_realtime: u64,
-    actions: [SigAction; Signal::MAX as usize],
-    /// The process is ending by this signal; nothing is delivered any more.
-    ending: Option<(Signal, bool)>,
-    /// A stop signal was taken and the process is about to stop, unless `SIGCONT` comes first
-    /// (`JOBCTL_STOP_DEQUEUED`).
-    stop_dequeued: bool,
-    stopped: Option<Signal>,
-    report: Option<JobReport>,
-    /// The process has exited; posts are accepted and dropped.
-    dead: bool,
-}
-
-impl Inner {
-    fn action(&self, signal: Signal) -> &SigAction {
-        &self.actions[usize::from(signal.number()) - 1]
-    }
-
-    fn action_mut(&mut self, signal: Signal) -> &mut SigAction {
-        &mut self.actions[usize::from(signal.number()) - 1]
-    }
-
-    /// Whether delivering it would do nothing (`sig_handler_ignored`).
-    fn ignores(&self, signal: Signal) -> bool {
-        match self.action(signal).disposition {
-            Disposition::Ignore => true,
-            Disposition::Handler => false,
-            Disposition::Default => {
-                matches!(
-                    signal.default_action(),
-                    DefaultAction::Ignore | DefaultAction::Continue
-                )
-            }
-        }
-    }
-
-    fn deliverable(&self) -> SigSet {
-        self.pending
-            .difference(self.blocked)
-            .iter()
-            .filter(|s| !self.ignores(*s))
-            .collect()
-    }
-
-    /// Removes every pending signal of `set` (`flush_sigqueue_mask`); returns how many real-time
-    /// entries went.
-    fn flush(&mut self, set: SigSet) -> u64 {
-        if self.pending.intersection(set).is_empty() {
-            return 0;
-        }
-        self.pending = self.pending.difference(set);
-        let mut realtime = 0;
-        self.queue.retain(|info| {
-            let gone = set.contains(info.signal);
-            realtime += u64::from(gone && info.signal.is_realtime());
-            !gone
-        });
-        self.queued_realtime -= realtime;
-        realtime
-    }
-
-    /// Takes one pending `signal` off; returns it and whether it was a metered entry.
-    fn dequeue(&mut self, signal: Signal) -> (SigInfo, bool) {
-        let Some(at) = self.queue.iter().position(|i| i.signal == signal) else {
-            self.pending = self.pending.without(signal);
-            let info = SigInfo {
-                signal,
-                code: SigCode::User,
-                pid: 0,
-                uid: 0,
-                value: 0,
-            };
-            return (info, false);
-        };
-        let info = self.queue.remove(at).unwrap_or(SigInfo::kernel(signal));
-        if !self.queue.iter().any(|i| i.signal == signal) {
-            self.pending = self.pending.without(signal);
-        }
-        if signal.is_realtime() {
-            self.queued_realtime -= 1;
-        }
-        (info, signal.is_realtime())
-    }
 }
 
 impl SignalState {
