@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::ops::Range;
 use std::os::fd::AsFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -79,7 +79,12 @@ impl Package {
     /// fails an open; [`Package::cache_problem`] tells why it was not.
     pub fn open(path: impl AsRef<Path>, cache_dir: Option<&Path>) -> Result<Package> {
         let path = path.as_ref();
-        let file = File::open(path).map_err(Error::io(path.display().to_string()))?;
+        let file = File::options()
+            .read(true)
+            // A named pipe must not make the caller wait for a writer.
+            .custom_flags(libc::O_NONBLOCK)
+            .open(path)
+            .map_err(Error::io(path.display().to_string()))?;
         Package::from_file(file, cache_dir)
     }
 
@@ -400,13 +405,18 @@ impl Package {
     }
 
     /// The digest that the index holds for a file; `None` when the index was made without.
+    ///
+    /// In a trailer it is the package's own claim until [`crate::verify()`] has proved it. Who keys
+    /// something that packages share by it, such as compiled code, must hash the content before
+    /// anything is stored under the claim.
     pub fn stored_digest(&self, id: EntryId) -> Result<Option<Digest>> {
         let view = self.view();
         let digest = view.data(id).and_then(|_| view.digest(id));
         self.settle(digest, |_| true)
     }
 
-    /// BLAKE3 of a file's content: from the index, or computed once.
+    /// BLAKE3 of a file's content: from the index, whose claim it then is (see
+    /// [`Package::stored_digest`]), or computed once.
     pub fn digest(&self, id: EntryId) -> Result<Digest> {
         if let Some(digest) = self.stored_digest(id)? {
             return Ok(digest);

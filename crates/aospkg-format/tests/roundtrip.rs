@@ -321,6 +321,18 @@ fn unpack_writes_the_tree_and_nothing_else() {
 }
 
 #[test]
+fn what_is_no_file_is_refused_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let pipe = dir.path().join("pipe");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    for path in [pipe.as_path(), dir.path(), Path::new("/dev/null")] {
+        assert!(matches!(Package::open(path, None), Err(Error::NotAPackage)));
+    }
+    let missing = Package::open(dir.path().join("none"), None);
+    assert!(matches!(missing, Err(Error::Io { .. })));
+}
+
+#[test]
 fn a_full_disk_leaves_nothing_behind() {
     // A small tmpfs, where one can be mounted.
     let dir = tempfile::tempdir().unwrap();

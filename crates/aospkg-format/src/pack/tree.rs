@@ -10,6 +10,10 @@ use crate::write::NewEntry;
 /// Links that are followed before giving up, as on Linux.
 const MAX_LINKS: usize = 40;
 
+/// Components that are walked before a path is taken for one that leads out. Bounds what a link can
+/// cost that leads through many others.
+const MAX_STEPS: usize = 8192;
+
 /// An entry as a source has it, its path brought into form.
 #[derive(Debug, Clone)]
 pub(crate) struct Found {
@@ -206,26 +210,36 @@ impl Tree {
     }
 
     /// Follows a path from a directory, with every link on the way and at its end.
-    pub(crate) fn follow(&self, directory: &str, path: &str) -> Target {
+    pub(crate) fn follow<'t>(&'t self, directory: &str, path: &'t str) -> Target {
         if path.starts_with('/') {
             return Target::Outside;
         }
-        let mut at: Vec<String> = split(directory).map(str::to_owned).collect();
+        let mut at = directory.to_owned();
         // What is still to be walked, last component first.
-        let mut todo: Vec<String> = split(path).rev().map(str::to_owned).collect();
-        let mut links = 0;
+        let mut todo: Vec<&str> = split(path).rev().collect();
+        let (mut links, mut steps) = (0, 0);
         while let Some(component) = todo.pop() {
-            match component.as_str() {
+            steps += 1;
+            if steps > MAX_STEPS {
+                return Target::Outside;
+            }
+            match component {
                 "." => continue,
                 ".." => {
-                    if at.pop().is_none() {
+                    if at.is_empty() {
                         return Target::Outside;
                     }
+                    up(&mut at);
                     continue;
                 }
-                _ => at.push(component),
+                _ => {
+                    if !at.is_empty() {
+                        at.push('/');
+                    }
+                    at.push_str(component);
+                }
             }
-            let entry = self.find(&at.join("/")).map(|place| &self.entries[place]);
+            let entry = self.find(&at).map(|place| &self.entries[place]);
             let Some(target) = entry.and_then(|entry| entry.link_target.as_deref()) else {
                 continue;
             };
@@ -236,10 +250,10 @@ impl Tree {
             if target.starts_with('/') {
                 return Target::Outside;
             }
-            at.pop();
-            todo.extend(split(target).rev().map(str::to_owned));
+            up(&mut at);
+            todo.extend(split(target).rev());
         }
-        match self.find(&at.join("/")) {
+        match self.find(&at) {
             Some(place) => Target::Entry(place),
             None => Target::Nothing,
         }
@@ -262,6 +276,11 @@ impl Tree {
         }
         Ok(())
     }
+}
+
+/// Drops the last component.
+fn up(path: &mut String) {
+    path.truncate(path.rfind('/').unwrap_or(0));
 }
 
 fn split(path: &str) -> impl DoubleEndedIterator<Item = &str> {
