@@ -47,7 +47,7 @@ fn main() {
         let Ok((r, w)) = pipe(&limits, &Cred::root(), OpenFlags::empty()) else {
             return;
         };
-        let total = 4usize << 30;
+        let total = 1usize << 30;
         let start = Instant::now();
         let thread = {
             let writer = writer.clone();

@@ -17,7 +17,8 @@
 //! Readers are woken when the pipe stops being empty, writers when room for an atomic write comes
 //! to be (room for [`PIPE_BUF`], which is also when `poll` says writable), and both when an end
 //! disappears. Each happens after a change under `state`, so a sleeper that is on the queue and
-//! has looked at the state cannot miss it.
+//! has looked at the state cannot miss it. A long copy wakes at its end only: whoever sleeps then
+//! finds more to do, and two that share a processor do not take turns at every piece.
 
 mod end;
 
@@ -40,7 +41,7 @@ pub const PIPE_BUF: usize = 4096;
 pub const DEFAULT_CAPACITY: usize = 65536;
 /// Device number that `stat` shows for pipes without a name.
 const PIPEFS_DEV: u64 = 14;
-/// A long copy becomes visible in pieces of this size, so that the other side starts early.
+/// A long copy becomes visible in pieces of this size, for an other side that is awake.
 const PIECE: usize = 16384;
 
 /// Source of inode numbers for pipes and sockets.
@@ -303,8 +304,9 @@ impl Pipe {
         if buf.is_empty() {
             return Ok(0);
         }
-        let _side = lock(&self.read_side);
+        let side = lock(&self.read_side);
         let mut done = 0;
+        let mut made_room = false;
         while done < buf.len() {
             let (ring, head, n) = {
                 let state = lock(&self.state);
@@ -326,14 +328,14 @@ impl Pipe {
             let mut state = lock(&self.state);
             let before = state.room();
             state.head += n as u64;
-            let made_room = before < PIPE_BUF && state.room() >= PIPE_BUF;
+            made_room |= before < PIPE_BUF && state.room() >= PIPE_BUF;
             if state.len() == 0 && (state.grown || state.writers == 0) {
                 self.give_back(&mut state);
             }
-            drop(state);
-            if made_room {
-                self.queue.wake(PollEvents::OUT | PollEvents::WRNORM);
-            }
+        }
+        drop(side);
+        if made_room {
+            self.queue.wake(PollEvents::OUT | PollEvents::WRNORM);
         }
         Ok(done)
     }
@@ -359,8 +361,9 @@ impl Pipe {
         if buf.is_empty() {
             return Ok(0);
         }
-        let _side = lock(&self.write_side);
+        let side = lock(&self.write_side);
         let mut done = 0;
+        let mut was_empty = false;
         while done < buf.len() {
             let (ring, tail, n) = {
                 let mut state = lock(&self.state);
@@ -381,7 +384,11 @@ impl Pipe {
                 let n = room.min(buf.len() - done).min(PIECE);
                 if state.len() + n > state.ring.size() {
                     drop(state);
-                    state = self.enlarge_ring(n)?;
+                    state = match self.enlarge_ring(n) {
+                        Ok(state) => state,
+                        Err(error) if done == 0 => return Err(error),
+                        Err(_) => break,
+                    };
                 }
                 (state.ring.clone(), state.tail, n)
             };
@@ -391,12 +398,12 @@ impl Pipe {
             unsafe { ring.write(tail, &buf[done..done + n]) };
             done += n;
             let mut state = lock(&self.state);
-            let was_empty = state.len() == 0;
+            was_empty |= state.len() == 0;
             state.tail += n as u64;
-            drop(state);
-            if was_empty {
-                self.queue.wake(PollEvents::IN | PollEvents::RDNORM);
-            }
+        }
+        drop(side);
+        if was_empty {
+            self.queue.wake(PollEvents::IN | PollEvents::RDNORM);
         }
         Ok(done)
     }
