@@ -28,7 +28,7 @@ pub struct PoolConfig {
 impl Default for PoolConfig {
     fn default() -> PoolConfig {
         PoolConfig {
-            stack_bytes: 4 << 20,
+            stack_bytes: 8 << 20,
             max_idle: 64,
             idle_timeout: Duration::from_secs(10),
         }

@@ -34,7 +34,7 @@ impl Task {
     /// Whether a signal wants attention. One load; made for the callback of an interrupt timer and
     /// for the way into every host call.
     pub fn needs_checkpoint(&self) -> bool {
-        self.process.signals().interrupted()
+        self.process.signals().interrupted() || !self.handlers.borrow().is_empty()
     }
 
     /// Does what the signals that arrived ask for: says that the process must end, or sleeps here
