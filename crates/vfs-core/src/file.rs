@@ -367,7 +367,8 @@ impl OpenFile {
 
     /// Lists the directory from `cookie` on (0 starts) until `sink` returns `false`, which means
     /// that it did not take the entry it was given: first `.` and `..`, then the entries of the
-    /// file system under its own cookies. `ENOTDIR` for anything else, `EBADF` under `O_PATH`.
+    /// file system under its own cookies. `ENOTDIR` for anything else, `EBADF` under `O_PATH`,
+    /// `ENOENT` once it was removed.
     pub fn readdir(&self, cookie: u64, sink: &mut dyn FnMut(DirEntry<'_>) -> bool) -> Result<()> {
         if self.flags().contains(OpenFlags::PATH) {
             return Err(Errno::EBADF);
@@ -375,6 +376,10 @@ impl OpenFile {
         let (Some(path), Some(inode), true) = (&self.path, &self.inode, self.is_dir()) else {
             return Err(Errno::ENOTDIR);
         };
+        // A directory that was removed while open is dead (`iterate_dir`).
+        if path.dentry().is_deleted() {
+            return Err(Errno::ENOENT);
+        }
         let mut dot = |name: &[u8], ino: u64, next: u64| {
             sink(DirEntry {
                 name,
