@@ -19,7 +19,7 @@ pub fn memory_file(bytes: &[u8]) -> File {
 /// panic, a crash or no end. Returns what opening said.
 pub fn exercise(bytes: &[u8]) -> Result<(), Error> {
     let package = Package::from_file(memory_file(bytes), None)?;
-    let _ = package.manifest().map(|m| m.clone());
+    let _ = package.manifest().cloned();
     let _ = package.identity();
     let mut buffer = [0; 64];
     // The reader promises that what can be reached is a tree, so a walk ends by itself.
