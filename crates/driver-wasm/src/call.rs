@@ -26,8 +26,7 @@ enum Handlers {
 
 /// Looks at signals; the usual case is one load.
 fn boundary(caller: &mut Caller<'_, Guest>) -> Result<Handlers> {
-    let guest = caller.data();
-    if guest.handlers_wait || guest.task.needs_checkpoint() {
+    if caller.data().task.needs_checkpoint() {
         deliver(caller)
     } else {
         Ok(Handlers::None)
@@ -36,7 +35,6 @@ fn boundary(caller: &mut Caller<'_, Guest>) -> Result<Handlers> {
 
 #[cold]
 fn deliver(caller: &mut Caller<'_, Guest>) -> Result<Handlers> {
-    caller.data_mut().handlers_wait = false;
     let task = caller.data().task.clone();
     task.checkpoint().map_err(End::from)?;
     let Some(trampoline) = caller.data().trampoline.clone() else {
@@ -61,7 +59,6 @@ fn deliver(caller: &mut Caller<'_, Guest>) -> Result<Handlers> {
         task.end_handler(handler);
         task.checkpoint().map_err(End::from)?;
     }
-    caller.data_mut().handlers_wait = true;
     Ok(ran)
 }
 

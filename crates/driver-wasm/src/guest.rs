@@ -27,8 +27,6 @@ pub(crate) struct Guest {
     /// Whether the preopened directories are ordinary descriptors too; see
     /// [`crate::preview1::prestat`].
     pub(crate) plain_preopens: bool,
-    /// Whether handlers were found in the midst of guest code and wait for a host call.
-    pub(crate) handlers_wait: bool,
     /// Bounds of memory and tables.
     pub(crate) limits: MemoryLimits,
     /// The exported memory, once instantiated.

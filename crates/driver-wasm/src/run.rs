@@ -55,7 +55,6 @@ fn start(engine: &Engine, linked: &Linked, task: &Rc<Task>) -> wasmtime::Result<
         open_direct: false,
         plain_preopens: false,
         limits: MemoryLimits,
-        handlers_wait: false,
         memory: None,
         trampoline: None,
     };
@@ -75,12 +74,8 @@ fn start(engine: &Engine, linked: &Linked, task: &Rc<Task>) -> wasmtime::Result<
 
 /// Called in the midst of guest code after [`Engine::interrupt`]. Handlers wait for the next host
 /// call, for guests do not expect them anywhere else.
-fn on_interrupt(mut context: StoreContextMut<'_, Guest>) -> wasmtime::Result<UpdateDeadline> {
-    let guest = context.data_mut();
-    if guest.task.needs_checkpoint() {
-        guest.task.checkpoint().map_err(End::from)?;
-        guest.handlers_wait = true;
-    }
+fn on_interrupt(context: StoreContextMut<'_, Guest>) -> wasmtime::Result<UpdateDeadline> {
+    context.data().task.checkpoint().map_err(End::from)?;
     Ok(UpdateDeadline::Continue(1))
 }
 

@@ -35,7 +35,7 @@ fn guest(flags: u32, body: &str) -> String {
               (call $say (i32.const 60)) (call $raise (i32.const 10)) (call $say (i32.const 62))))
             (if (i32.eq (local.get 0) (i32.const 14)) (then unreachable))
             (if (i32.eq (local.get 0) (i32.const 1)) (then (call $exit (i32.const 42)))))
-          (func (export "_start")
+          (func (export "_start") (local $n i64)
             (drop (call $sigaction (i32.const 10) (i32.const 2) (i32.const 0) (i32.const 0) (i32.const {flags})))
             {body}))"#
     )
@@ -115,7 +115,7 @@ fn a_handler_may_exit_or_trap() {
 fn interrupted(machine: &Machine, flags: u32, body: &str) -> kernel::Child {
     machine.install_wat("g", &guest(flags, body));
     let mut child = machine.start_piped("g", &[]);
-    let stdout = child.stdout.as_mut().unwrap();
+    let mut stdout = child.stdout.take().unwrap();
     let mut byte = [0];
     assert_eq!(stdout.read_timeout(&mut byte, PATIENCE), Ok(1));
     assert_eq!(&byte, b"a");
@@ -123,8 +123,9 @@ fn interrupted(machine: &Machine, flags: u32, body: &str) -> kernel::Child {
     // the results are the same but for EINTR, and there the signal is sent until it is.
     std::thread::sleep(Duration::from_millis(20));
     child.kill(Signal::USR1).unwrap();
-    assert_eq!(stdout.read_timeout(&mut byte, PATIENCE), Ok(1));
-    assert_eq!(&byte, b"h");
+    let heard = stdout.read_timeout(&mut byte, PATIENCE);
+    assert_eq!((heard, &byte), (Ok(1), b"h"), "{:?}", child.try_wait());
+    child.stdout = Some(stdout);
     child
 }
 
@@ -162,7 +163,7 @@ fn handlers_wait_for_the_next_call_of_a_busy_guest() {
         "g",
         &guest(
             0,
-            "(local $n i64) (call $say (i32.const 97))
+            "(call $say (i32.const 97))
              (loop $busy
                (local.set $n (i64.add (local.get $n) (i64.const 1)))
                (br_if $busy (i64.lt_u (local.get $n) (i64.const 300000000))))
@@ -171,7 +172,7 @@ fn handlers_wait_for_the_next_call_of_a_busy_guest() {
         ),
     );
     let mut child = machine.start_piped("g", &[]);
-    let stdout = child.stdout.as_mut().unwrap();
+    let mut stdout = child.stdout.take().unwrap();
     let mut byte = [0];
     assert_eq!(stdout.read_timeout(&mut byte, PATIENCE), Ok(1));
     child.kill(Signal::USR1).unwrap();

@@ -1,5 +1,5 @@
 //! What the tests share: a virtual machine with the driver in it, and guests made for the occasion.
-#![allow(dead_code, reason = "not every test uses everything")]
+#![allow(dead_code, unreachable_pub, reason = "not every test uses everything")]
 
 pub mod published;
 pub mod script;
@@ -9,6 +9,7 @@ use driver_wasm::WasmDriver;
 use kernel::proctable::ExitStatus;
 use kernel::{Capture, Child, Cred, Limits, Output, SpawnRequest, Stdio, Vm, VmConfig};
 use script::{Script, Shown};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,6 +31,11 @@ impl Machine {
     /// With other limits.
     pub fn with_limits(limits: Limits) -> Machine {
         let driver = WasmDriver::new().expect("the driver works here");
+        // So that large programs are compiled in the first run only.
+        let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("compiled");
+        driver
+            .use_cache_directory(&cache)
+            .expect("a private directory");
         let vm = Vm::new(VmConfig {
             drivers: vec![Arc::new(driver)],
             cred: Cred::root(),
