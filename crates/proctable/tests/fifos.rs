@@ -185,3 +185,14 @@ fn hosts(order: &[OpenFlags]) -> Vec<String> {
     std::fs::remove_file(path).unwrap();
     log
 }
+
+#[test]
+fn a_partner_that_was_there_when_a_side_was_opened_may_be_gone_when_it_looks() {
+    for (mine, theirs) in [(R, W), (W, R)] {
+        let (world, fifos) = (World::new(), FifoTable::new());
+        let partner = open(&world, &fifos, 7, theirs).unwrap();
+        let file = open(&world, &fifos, 7, mine).unwrap();
+        drop(partner);
+        complete_open(&world.shell(), &file).unwrap();
+    }
+}

@@ -18,6 +18,9 @@ pub struct PipeEnd {
     pub(super) closed: AtomicBool,
     /// The missing of writers is a hang-up once there have been other than this many.
     pub(super) hung_up_after: u64,
+    /// Whether an end of the other kind was there when it was opened; it may be gone before a
+    /// blocking open looks.
+    pub(super) met_at_open: bool,
     /// Ends that had been opened when this one was, itself included.
     pub(super) readers_at_open: u64,
     pub(super) writers_at_open: u64,
@@ -47,11 +50,12 @@ impl PipeEnd {
     /// Whether an end of the other kind has been there since it was opened.
     pub(crate) fn met_partner(&self) -> bool {
         let (readers, writers) = self.pipe.ends_ever();
-        match (self.reads, self.writes) {
-            (true, false) => writers > self.writers_at_open || self.pipe.writers() > 0,
-            (false, true) => readers > self.readers_at_open || self.pipe.readers() > 0,
-            _ => true,
-        }
+        self.met_at_open
+            || match (self.reads, self.writes) {
+                (true, false) => writers > self.writers_at_open || self.pipe.writers() > 0,
+                (false, true) => readers > self.readers_at_open || self.pipe.readers() > 0,
+                _ => true,
+            }
     }
 
     fn close(&self) {

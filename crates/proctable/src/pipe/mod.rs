@@ -154,6 +154,11 @@ impl Pipe {
         } else {
             0
         };
+        let met_at_open = match (reads, writes) {
+            (true, false) => state.writers > 0,
+            (false, true) => state.readers > 0,
+            _ => true,
+        };
         if reads {
             state.readers += 1;
             state.readers_ever += 1;
@@ -168,6 +173,7 @@ impl Pipe {
             writes,
             closed: AtomicBool::new(false),
             hung_up_after,
+            met_at_open,
             readers_at_open: state.readers_ever,
             writers_at_open: state.writers_ever,
         };
