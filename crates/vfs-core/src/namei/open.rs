@@ -297,7 +297,8 @@ impl At<'_> {
                 ..SetAttr::default()
             })?;
         }
-        let ops = self.operations(path, &stat, kept)?;
+        // Whoever opens a terminal has to know whether it may become the caller's own.
+        let ops = self.operations(path, &stat, kept | (flags & OpenFlags::NOCTTY))?;
         // One that only truncated writes no more.
         let writes = writes.filter(|_| kept.writable());
         Ok(OpenFile::opened(path.clone(), ops, kept, writes))
