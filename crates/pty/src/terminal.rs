@@ -253,9 +253,10 @@ impl Terminal {
             hang_up(&mut state, false, &mut signals);
         }
         self.meter.release(1);
+        // First the signal: a reader that is woken and finds the end is to die of it.
+        signals.send(&self.procs);
         self.slave_queue.wake_all();
         self.master_queue.wake_all();
-        signals.send(&self.procs);
     }
 
     /// Whether a slave opened in `generation` has been hung up.
