@@ -6,8 +6,10 @@
 
 use proctable::fifo::FifoTable;
 use proctable::pipe::PipeLimits;
+use proctable::{ProcTable, Process};
+use pty::PtyTable;
 use std::any::Any;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use vfs_core::errno::{Errno, Result};
 use vfs_core::file::FileOps;
 use vfs_core::inode::{FileSystem, InodeRef, NewNode};
@@ -22,13 +24,14 @@ pub const fn makedev(major: u32, minor: u32) -> u64 {
 }
 
 /// The character devices there are: name, number, permissions.
-const NODES: [(&str, u64, u32); 6] = [
+const NODES: [(&str, u64, u32); 7] = [
     ("null", makedev(1, 3), 0o666),
     ("zero", makedev(1, 5), 0o666),
     ("full", makedev(1, 7), 0o666),
     ("random", makedev(1, 8), 0o666),
     ("urandom", makedev(1, 9), 0o666),
-    ("tty", makedev(5, 0), 0o666),
+    ("tty", pty::devpts::TTY_RDEV, 0o666),
+    ("ptmx", pty::devpts::PTMX_RDEV, 0o666),
 ];
 
 const LINKS: [(&str, &str); 4] = [
@@ -75,6 +78,13 @@ pub(crate) fn new(
         gid: 0,
         rdev: 0,
     };
+    root.create(
+        b"pts",
+        &NewNode {
+            perm: 0o755,
+            ..node
+        },
+    )?;
     let shm = root.create(b"shm", &node)?;
     shm.setattr(&SetAttr {
         mode: Some(0o1777),
@@ -87,53 +97,82 @@ pub(crate) fn new(
 pub(crate) struct Devices {
     fifos: FifoTable,
     pipes: PipeLimits,
+    ptys: Arc<PtyTable>,
+    /// Weak, because what it holds may hold this.
+    processes: Weak<ProcTable>,
 }
 
 impl Devices {
-    pub(crate) fn new(pipes: PipeLimits) -> Devices {
+    pub(crate) fn new(
+        pipes: PipeLimits,
+        ptys: Arc<PtyTable>,
+        processes: &Arc<ProcTable>,
+    ) -> Devices {
         Devices {
             fifos: FifoTable::new(),
             pipes,
+            ptys,
+            processes: Arc::downgrade(processes),
         }
+    }
+
+    /// The process that opens; `None` for the host.
+    fn process(&self, caller: &Caller) -> Option<Arc<Process>> {
+        self.processes.upgrade()?.get(caller.pid)
+    }
+
+    fn open_device(
+        &self,
+        rdev: u64,
+        flags: OpenFlags,
+        caller: &Caller,
+    ) -> Result<Arc<dyn FileOps>> {
+        const NULL: u64 = makedev(1, 3);
+        const ZERO: u64 = makedev(1, 5);
+        const FULL: u64 = makedev(1, 7);
+        const RANDOM: u64 = makedev(1, 8);
+        const URANDOM: u64 = makedev(1, 9);
+        let device = match rdev {
+            NULL => Device::Null,
+            ZERO => Device::Zero,
+            FULL => Device::Full,
+            RANDOM | URANDOM => Device::Random,
+            pty::devpts::PTMX_RDEV => return Ok(Arc::new(self.ptys.open_master(&caller.cred)?)),
+            pty::devpts::TTY_RDEV => {
+                let process = self.process(caller).ok_or(Errno::ENXIO)?;
+                return Ok(Arc::new(self.ptys.open_controlling(&process)?));
+            }
+            _ => {
+                let index = pty::devpts::slave_index(rdev).ok_or(Errno::ENXIO)?;
+                let slave = self.ptys.open_slave(index)?;
+                if let Some(process) = self.process(caller) {
+                    PtyTable::adopt(slave.terminal(), &process, flags);
+                }
+                return Ok(Arc::new(slave));
+            }
+        };
+        Ok(Arc::new(device))
     }
 }
 
 impl SpecialFiles for Devices {
     fn open(
         &self,
-        inode: &InodeRef,
+        _inode: &InodeRef,
         stat: &Stat,
         flags: OpenFlags,
         caller: &Caller,
     ) -> Result<Arc<dyn FileOps>> {
-        let _ = inode;
         match stat.file_type() {
-            FileType::CharDevice => open_device(stat.rdev),
+            FileType::CharDevice => self.open_device(stat.rdev, flags, caller),
             FileType::Fifo => {
-                Ok(self
-                    .fifos
-                    .open(&self.pipes, (stat.dev, stat.ino), flags, &caller.cred)?)
+                let inode = (stat.dev, stat.ino);
+                Ok(self.fifos.open(&self.pipes, inode, flags, &caller.cred)?)
             }
             // A socket file is connected to, never opened; there are no block devices.
             _ => Err(Errno::ENXIO),
         }
     }
-}
-
-fn open_device(rdev: u64) -> Result<Arc<dyn FileOps>> {
-    const NULL: u64 = makedev(1, 3);
-    const ZERO: u64 = makedev(1, 5);
-    const FULL: u64 = makedev(1, 7);
-    const RANDOM: u64 = makedev(1, 8);
-    const URANDOM: u64 = makedev(1, 9);
-    Ok(Arc::new(match rdev {
-        NULL => Device::Null,
-        ZERO => Device::Zero,
-        FULL => Device::Full,
-        RANDOM | URANDOM => Device::Random,
-        // `/dev/tty` among them: no process has a controlling terminal.
-        _ => return Err(Errno::ENXIO),
-    }))
 }
 
 /// An open memory device.

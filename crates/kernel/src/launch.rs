@@ -10,6 +10,7 @@ use proctable::{
     DefaultAction, ExitStatus, FdTable, FsContext, Image, NewGroup, NewProcess, Process, SigSet,
     Signal,
 };
+use pty::Terminal;
 use std::ffi::CString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -38,6 +39,8 @@ pub(crate) struct Launch<'a> {
     pub(crate) group: NewGroup,
     pub(crate) sigmask: Option<SigSet>,
     pub(crate) sigdefault: SigSet,
+    /// Becomes the controlling terminal of the session that the child leads.
+    pub(crate) terminal: Option<Arc<Terminal>>,
 }
 
 impl<'a> Launch<'a> {
@@ -62,6 +65,7 @@ impl<'a> Launch<'a> {
             group: NewGroup::Inherit,
             sigmask: None,
             sigdefault: SigSet::EMPTY,
+            terminal: None,
         })
     }
 
@@ -150,11 +154,38 @@ pub(crate) fn launch(
         },
     );
     let process = process.map_err(Errno::from)?;
+    if let Some(terminal) = child.terminal
+        && let Err(error) = terminal.set_controlling(&process, false)
+    {
+        vm.table.discard(&process);
+        return Err(error.into());
+    }
     vm.emit(|| Event::ProcessStarted {
         pid: process.pid(),
         ppid: process.ppid(),
         driver,
         argv,
+    });
+    start(vm, &process, program)?;
+    Ok(process)
+}
+
+/// Makes a copy of `parent` in the process table that runs `program`.
+pub(crate) fn fork(
+    vm: &Arc<VmInner>,
+    parent: &Arc<Process>,
+    program: Box<dyn Program>,
+) -> Result<Arc<Process>> {
+    let new = NewProcess {
+        forked: true,
+        ..NewProcess::new(parent.image(), parent.fds().fork())
+    };
+    let process = vm.table.create(parent, new)?;
+    vm.emit(|| Event::ProcessStarted {
+        pid: process.pid(),
+        ppid: process.ppid(),
+        driver: process.driver(),
+        argv: process.argv(),
     });
     start(vm, &process, program)?;
     Ok(process)

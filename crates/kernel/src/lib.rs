@@ -62,8 +62,8 @@ pub use task::{
     PollFd, Received, RecordLock, RecordLockCmd, SocketKind, SpawnArgs, SpawnAttrs, Task, UtsName,
 };
 pub use vm::{
-    Capture, Captured, Child, DisposeError, HostReader, HostWriter, MountSpec, Output, ProcInfo,
-    SpawnError, SpawnRequest, Stdio, Vm, VmConfig, VmError,
+    Capture, Captured, Child, DisposeError, HostReader, HostTerminal, HostWriter, MountSpec,
+    Output, ProcInfo, SpawnError, SpawnRequest, Stdio, Vm, VmConfig, VmError,
 };
 
 pub use binfmt;
@@ -73,6 +73,8 @@ pub use proctable::{
     Disposition, ExitStatus, KillTarget, SaFlags, SigAction, SigSet, Signal, WaitEvent,
     WaitOptions, WaitStatus, WaitTarget,
 };
+pub use pty;
+pub use pty::termios::{Termios, Winsize};
 pub use vfs_core;
 pub use vfs_core::{
     Access, Content, Cred, DirEntry, Errno, FileType, Lookup, MountFlags, OpenFile, OpenFlags,

@@ -10,6 +10,7 @@ use std::sync::Mutex;
 
 /// One call. Ids are few, so that they meet.
 #[derive(Clone, Debug)]
+#[allow(clippy::enum_variant_names, reason = "the names of the calls")]
 enum Call {
     SetUid(u32),
     SetGid(u32),

@@ -313,6 +313,10 @@ fn mounts_are_listed_without_the_hosts_paths() {
             "proc /proc proc rw,nosuid,nodev,noexec,relatime 0 0"
         );
         assert_eq!(lines[2], "devtmpfs /dev tmpfs rw,nosuid,relatime 0 0");
+        assert_eq!(
+            lines[3],
+            "devpts /dev/pts devpts rw,nosuid,noexec,relatime 0 0"
+        );
         let info = read_path(task, "/proc/self/mountinfo").unwrap();
         assert_eq!(info.lines().count(), lines.len());
         assert!(info.lines().all(|line| line.split(" - ").count() == 2));

@@ -201,10 +201,16 @@ fn stat(vm: &VmInner, process: &Process) -> Vec<u8> {
     let exit_code = process
         .exit_status()
         .map_or(0, proctable::ExitStatus::wait_status);
+    let terminal = vm.table.terminal(process.sid());
+    let terminal = terminal
+        .as_ref()
+        .and_then(|tty| tty.as_any().downcast_ref::<pty::Terminal>());
+    let tty = terminal.map_or(0, |terminal| pty::devpts::slave_rdev(terminal.index()));
+    let foreground = terminal.map_or(-1, |terminal| terminal.foreground().map_or(-1, i64::from));
     let mut text = format!("{} (", process.pid()).into_bytes();
     text.extend_from_slice(&process.comm());
     let rest = format!(
-        ") {} {} {} {} 0 -1 4194304 0 0 0 0 {} {} {} {} 20 0 1 0 {} {memory} {} {} 0 0 0 0 0 {} {} {} {} 0 0 0 17 0 0 0 0 0 0 0 0 0 0 0 0 0 {exit_code}\n",
+        ") {} {} {} {} {tty} {foreground} 4194304 0 0 0 0 {} {} {} {} 20 0 1 0 {} {memory} {} {} 0 0 0 0 0 {} {} {} {} 0 0 0 17 0 0 0 0 0 0 0 0 0 0 0 0 0 {exit_code}\n",
         process.state().letter(),
         process.ppid(),
         process.pgid(),

@@ -98,7 +98,7 @@ pub(super) fn version(_vm: &VmInner) -> Vec<u8> {
 }
 
 pub(super) fn filesystems(_vm: &VmInner) -> Vec<u8> {
-    ["proc", "tmpfs", "overlay"]
+    ["proc", "tmpfs", "devpts", "overlay"]
         .iter()
         .fold(String::new(), |text, name| text + "nodev\t" + name + "\n")
         .into_bytes()

@@ -100,7 +100,13 @@ impl Task {
     }
 
     fn read_file(&self, file: &OpenFile, buf: &mut [u8]) -> Result<usize> {
-        self.restart(|| io::read(&self.process, file, buf))
+        if file.ops().seekable() {
+            return io::read(&self.process, file, buf);
+        }
+        self.restart(|| match pty::read(&self.process, file, buf) {
+            Some(done) => done,
+            None => io::read(&self.process, file, buf),
+        })
     }
 
     /// Reads into several buffers (`readv(2)`): what one read gives, spread over them.
@@ -168,12 +174,14 @@ impl Task {
     }
 
     fn write_file(&self, file: &OpenFile, buf: &[u8]) -> Result<usize> {
-        let buf = if file.ops().seekable() {
-            self.within_file_limit(file, buf, None)?
-        } else {
-            buf
-        };
-        self.restart(|| io::write(&self.process, file, buf))
+        if file.ops().seekable() {
+            let buf = self.within_file_limit(file, buf, None)?;
+            return io::write(&self.process, file, buf);
+        }
+        self.restart(|| match pty::write(&self.process, file, buf) {
+            Some(done) => done,
+            None => io::write(&self.process, file, buf),
+        })
     }
 
     /// Reads at an offset (`pread(2)`).

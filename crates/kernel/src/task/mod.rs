@@ -41,6 +41,8 @@ use crate::driver::Program;
 use crate::events::Event;
 use crate::vm::VmInner;
 use proctable::{FsContext, Process};
+use pty::Terminal;
+use pty::termios::Termios;
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
 use std::rc::Rc;
@@ -74,6 +76,8 @@ pub struct Task {
     /// Handler calls that [`Task::checkpoint`] came across and the driver has not taken yet, the
     /// next one last.
     handlers: RefCell<Vec<HandlerCall>>,
+    /// Modes of a terminal before this process made it raw.
+    cooked: RefCell<Option<(Arc<Terminal>, Termios)>>,
     /// How long the next fruitless `wait` with `WNOHANG` is parked; see `wait.rs`.
     park: Cell<u32>,
     on_its_thread: PhantomData<Rc<()>>,
@@ -88,6 +92,7 @@ impl Task {
             memory: Cell::new(0),
             file_bytes: Cell::new(u64::MAX),
             handlers: RefCell::new(Vec::new()),
+            cooked: RefCell::new(None),
             park: Cell::new(0),
             on_its_thread: PhantomData,
         };
@@ -222,6 +227,7 @@ fn base_of(dir: Dir, fs: &FsContext) -> &Path {
 
 impl Drop for Task {
     fn drop(&mut self) {
+        self.restore_modes();
         self.vm.memory.shrink(self.memory.get());
     }
 }

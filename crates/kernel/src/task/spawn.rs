@@ -1,6 +1,7 @@
 //! Starting a child (`posix_spawn(3)`).
 
 use super::Task;
+use crate::driver::Program;
 use crate::launch::{self, Launch, NewImage};
 use proctable::fifo::complete_open;
 use proctable::{NewGroup, SigSet};
@@ -129,6 +130,15 @@ impl Task {
                 env,
             },
         )?;
+        Ok(process.pid())
+    }
+
+    /// Makes a child that goes on from where the caller is (`fork(2)`): the same image, arguments,
+    /// environment, directories, credentials, signal handlers and mask, a copy of the descriptor
+    /// table, nothing pending. What it runs is `program`, which only the driver can make: the
+    /// state of the caller's program, copied.
+    pub fn fork(&self, program: Box<dyn Program>) -> Result<u32> {
+        let process = launch::fork(&self.vm, &self.process, program)?;
         Ok(process.pid())
     }
 

@@ -1,6 +1,6 @@
 //! Processes that the host starts.
 
-use super::{HostReader, HostWriter, Vm, VmInner};
+use super::{HostReader, HostTerminal, HostWriter, Vm, VmInner};
 use crate::launch::{self, Launch, NewImage};
 use crate::program::{LoadError, Search};
 use proctable::pipe::pipe;
@@ -47,6 +47,9 @@ pub struct SpawnRequest {
     pub umask: Option<u32>,
     /// Standard input, output and error.
     pub stdio: [Stdio; 3],
+    /// A terminal: it is all three streams, whatever `stdio` says, and the controlling terminal of
+    /// the process's session.
+    pub terminal: Option<Arc<HostTerminal>>,
 }
 
 impl SpawnRequest {
@@ -193,10 +196,17 @@ impl Vm {
             errno,
         })?;
         let mut ends = Ends::default();
+        let tty = match &request.terminal {
+            Some(terminal) => Some(vm.open_slave(terminal, &cred).map_err(SpawnError::Stdio)?),
+            None => None,
+        };
         for (fd, stdio) in (0..).zip(&request.stdio) {
-            let file = vm
-                .stream(fd, stdio, &cred, &mut ends)
-                .map_err(SpawnError::Stdio)?;
+            let file = match &tty {
+                Some(tty) => Some(tty.clone()),
+                None => vm
+                    .stream(fd, stdio, &cred, &mut ends)
+                    .map_err(SpawnError::Stdio)?,
+            };
             if let Some(file) = file {
                 child
                     .fds
@@ -205,6 +215,10 @@ impl Vm {
             }
         }
         child.group = NewGroup::Session;
+        child.terminal = request
+            .terminal
+            .as_ref()
+            .map(|terminal| terminal.terminal().clone());
         let argv = if request.argv.is_empty() {
             vec![request.command.clone()]
         } else {

@@ -5,12 +5,14 @@ mod dispose;
 mod files;
 mod host_io;
 mod output;
+mod terminal;
 mod tree;
 
 pub use child::{Child, SpawnError, SpawnRequest, Stdio};
 pub use dispose::DisposeError;
 pub use host_io::{HostReader, HostWriter};
 pub use output::{Capture, Captured, Output};
+pub use terminal::HostTerminal;
 pub use tree::ProcInfo;
 
 use crate::cpu::CpuWatch;
@@ -29,6 +31,7 @@ use proctable::limits::{LimitEvents, LimitExceeded};
 use proctable::pipe::PipeLimits;
 use proctable::rlimit::{Resource, Rlimit};
 use proctable::{CloseHook, FsContext, ProcTable, Process};
+use pty::{DevPts, PtyTable};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -146,6 +149,7 @@ pub(crate) struct VmInner {
     pub(crate) table: Arc<ProcTable>,
     pub(crate) ns: Arc<Namespace>,
     pub(crate) pipes: PipeLimits,
+    pub(crate) ptys: Arc<PtyTable>,
     pub(crate) hostname: Vec<u8>,
     pub(crate) env: Vec<Vec<u8>>,
     pub(crate) cred: Arc<Cred>,
@@ -220,7 +224,8 @@ impl VmInner {
         let sink: Arc<dyn LimitEvents> = Arc::new(LimitSink(config.events.clone()));
         let table = ProcTable::new(limits.processes.clone(), sink);
         let pipes = PipeLimits::new(table.limits(), table.meters());
-        let devices = Arc::new(Devices::new(pipes.clone()));
+        let ptys = PtyTable::new(&table, table.meters().ptys.clone());
+        let devices = Arc::new(Devices::new(pipes.clone(), ptys.clone(), &table));
         let root = match config.root {
             Some(root) => root,
             None => overlay(config.lowers, config.upper, &limits, &config.events)
@@ -250,6 +255,12 @@ impl VmInner {
                 flags: MountFlags::NOSUID,
                 source: "devtmpfs".into(),
             },
+            MountSpec {
+                at: b"/dev/pts".to_vec(),
+                fs: DevPts::new(ptys.clone()),
+                flags: nosuid,
+                source: "devpts".into(),
+            },
         ];
         let mut locked_mounts = Vec::new();
         for spec in own.into_iter().chain(config.mounts) {
@@ -267,6 +278,7 @@ impl VmInner {
             table,
             ns,
             pipes,
+            ptys,
             hostname: config.hostname,
             env: config.env,
             cred: Arc::new(config.cred),

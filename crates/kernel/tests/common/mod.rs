@@ -251,13 +251,14 @@ fn standard() -> Vec<(&'static str, Arc<Main>)> {
             main(|task| {
                 let mut buf = [0; 65536];
                 loop {
-                    match task.read(0, &mut buf) {
-                        Ok(0) => return Outcome::Exit(0),
-                        Ok(n) => write_all(task, 1, &buf[..n]),
-                        Err(_) => return died(task),
-                    }
+                    let done = task.read(0, &mut buf);
                     if let Err(Interrupt::Die(signal)) = task.checkpoint() {
                         return Outcome::Killed(signal);
+                    }
+                    match done {
+                        Ok(0) => return Outcome::Exit(0),
+                        Ok(n) => write_all(task, 1, &buf[..n]),
+                        Err(_) => return Outcome::Exit(1),
                     }
                 }
             }),
