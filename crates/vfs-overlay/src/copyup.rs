@@ -253,15 +253,19 @@ fn copy_data(lower: &InodeRef, upper: &InodeRef, len: u64) -> Result<()> {
             Err(Errno::ENXIO) => break,
             Err(error) => return Err(error),
         };
-        let end = from.0.seek_data_hole(data, true)?.min(len);
+        let end = from.0.seek_data_hole(data, true)?;
+        if end <= data {
+            return Err(Errno::EIO);
+        }
         at = data;
-        while at < end {
-            let want = buf.len().min(usize::try_from(end - at).unwrap_or(CHUNK));
-            let n = from.0.read_at(&mut buf[..want], at)?;
+        while at < end.min(len) {
+            let left = usize::try_from(end.min(len) - at).unwrap_or(CHUNK);
+            let want = buf.len().min(left);
+            let n = from.0.read_at(buf.get_mut(..want).ok_or(Errno::EIO)?, at)?;
             if n == 0 {
                 return Err(Errno::EIO);
             }
-            to.write_all(&buf[..n], at)?;
+            to.write_all(buf.get(..n).ok_or(Errno::EIO)?, at)?;
             at += n as u64;
         }
     }

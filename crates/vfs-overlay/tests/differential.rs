@@ -22,6 +22,7 @@ use proptest::test_runner::{
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use vfs_core::hostfs::{HostFs, HostFsOptions};
 use vfs_core::memfs::{MemFs, MemFsOptions};
 use vfs_core::{FileSystem, FileType, InodeRef};
 use vfs_overlay::{Origin, OverlayFs, OverlayOptions};
@@ -216,38 +217,84 @@ fn our_whiteouts(fs: &OverlayFs, upper: &MemFs) -> Vec<String> {
     found
 }
 
+/// What our lower layers are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lower {
+    /// Memory file systems, filled by the same operations as the kernel's directories.
+    Memory,
+    /// The very directories the kernel has as lower layers.
+    Host,
+}
+
 #[test]
 fn kernel_overlay_and_ours() {
-    host::in_private_mounts("overlay comparison", |dir| {
+    compare(250, Lower::Memory);
+}
+
+#[test]
+fn kernel_overlay_and_ours_on_host_directories() {
+    compare(100, Lower::Host);
+}
+
+fn compare(cases: u32, lower: Lower) {
+    host::in_private_mounts("overlay comparison", move |dir| {
         let dir = dir.to_owned();
         let layer = || prop::collection::vec(building(), 0..25);
         let input = (layer(), layer(), prop::collection::vec(anything(), 1..50));
-        explore(250, &input, move |(first, second, ops)| {
+        explore(cases, &input, move |(first, second, ops)| {
             let dir = dir.join("t");
             for name in ["l1", "l2", "u", "w", "m"] {
                 std::fs::create_dir_all(dir.join(name)).unwrap();
             }
-            let result = compare_overlays(&dir, [&first, &second], &ops);
+            let result = compare_overlays(&dir, lower, [&first, &second], &ops);
             std::fs::remove_dir_all(&dir).unwrap();
             result
         });
     });
 }
 
-fn compare_overlays(dir: &Path, layers: [&[Op]; 2], ops: &[Op]) -> TestCaseResult {
-    let lowers = [new_memory(), new_memory()];
-    for (i, layer) in layers.into_iter().enumerate() {
-        let mut kernel = Linux::new(&dir.join(["l1", "l2"][i]));
-        let mut ours = Ours::new(lowers[i].clone());
-        for op in layer {
-            step(op, &mut kernel, &mut ours)?;
-        }
-        same_trees(None, &kernel, &ours)?;
+/// What a host directory does not show to a guest.
+fn hidden_by_host(op: &Op) -> bool {
+    match op {
+        Op::Mkdev { .. } => true,
+        Op::Setxattr { name, .. } => name.starts_with("trusted."),
+        _ => false,
     }
+}
+
+/// Fills a lower layer on both sides.
+fn fill(dir: &Path, lower: Lower, ops: &[Op]) -> Result<Arc<dyn FileSystem>, TestCaseError> {
+    let mut kernel = Linux::new(dir);
+    if lower == Lower::Host {
+        for op in ops.iter().filter(|op| !hidden_by_host(op)) {
+            // Many fail, which is no matter here.
+            let _ = kernel.run(op);
+        }
+        let options = HostFsOptions {
+            read_only: true,
+            ..HostFsOptions::default()
+        };
+        let fs = HostFs::open(dir, options).unwrap();
+        same_trees(None, &kernel, &Ours::new(fs.clone()))?;
+        return Ok(fs);
+    }
+    let fs = new_memory();
+    let mut ours = Ours::new(fs.clone());
+    for op in ops {
+        step(op, &mut kernel, &mut ours)?;
+    }
+    same_trees(None, &kernel, &ours)?;
+    Ok(fs)
+}
+
+fn compare_overlays(dir: &Path, lower: Lower, layers: [&[Op]; 2], ops: &[Op]) -> TestCaseResult {
+    let lowers = vec![
+        fill(&dir.join("l1"), lower, layers[0])?,
+        fill(&dir.join("l2"), lower, layers[1])?,
+    ];
     let overlay = KernelOverlay { dir };
     overlay.mount();
     let upper = new_memory();
-    let lowers = lowers.map(|fs| fs as Arc<dyn FileSystem>).to_vec();
     let fs = OverlayFs::new(Some(upper.clone()), lowers, OverlayOptions::default()).unwrap();
     let (mut kernel, mut ours) = (Linux::new(&dir.join("m")), Ours::new(fs.clone()));
     let mut inos = same_trees(None, &kernel, &ours)?;

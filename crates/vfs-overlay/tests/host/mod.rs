@@ -57,6 +57,10 @@ pub(crate) fn bind(from: &Path, to: &Path) {
 /// The program `name` of the crate of the same name, built once with cargo and kept in the user's
 /// cache directory.
 pub(crate) fn tool(name: &str, version: &str) -> PathBuf {
+    static BUILDING: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    let _one_at_a_time = BUILDING
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
     let cache = std::env::var_os("XDG_CACHE_HOME")
         .map(PathBuf::from)
         .or_else(|| std::env::home_dir().map(|home| home.join(".cache")))
