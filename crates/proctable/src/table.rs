@@ -324,6 +324,10 @@ impl ProcTable {
         parent: &Arc<Process>,
         new: NewProcess,
     ) -> std::result::Result<Arc<Process>, CreateError> {
+        // Looked at again under the lock; here so that a full table does not hide it.
+        if parent.signals().fatal() {
+            return Err(CreateError::Ending);
+        }
         let rlimits = parent.rlimits();
         let cred = new.cred.unwrap_or_else(|| parent.cred());
         let queue_limit = rlimits.get(Resource::Sigpending).soft;

@@ -7,8 +7,8 @@ use proctable::fifo::{FifoTable, complete_open};
 use proctable::pipe::pipe;
 use proctable::poll::{PollFd, poll};
 use proctable::{
-    Delivery, ExitStatus, FdTable, KillTarget, NewGroup, Signal, WaitOptions, WaitTarget, block_on,
-    io,
+    CreateError, Delivery, ExitStatus, FdTable, KillTarget, NewGroup, Signal, WaitOptions,
+    WaitTarget, block_on, io,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -194,19 +194,25 @@ fn a_whole_group_is_killed_however_fast_it_spawns() {
     let mut new = blank(FdTable::new());
     new.group = NewGroup::Lead;
     let leader = world.table.create(&shell, new).unwrap();
-    let bombs: Vec<_> = (0..3)
-        .map(|_| {
-            let (table, mut parent) = (world.table.clone(), world.spawn(&leader));
+    let first: Vec<_> = (0..3).map(|_| world.spawn(&leader)).collect();
+    let bombs: Vec<_> = first
+        .into_iter()
+        .map(|mut parent| {
+            let table = world.table.clone();
             std::thread::spawn(move || {
                 let mut made = vec![parent.clone()];
-                // Each child makes the next one, until it is killed.
-                while let Ok(child) = table.create(&parent, blank(FdTable::new())) {
-                    made.push(child.clone());
-                    if made.len() < 200 {
-                        parent = child;
+                // Each child makes the next one, until it is killed; the limit only slows it.
+                loop {
+                    match table.create(&parent, blank(FdTable::new())) {
+                        Ok(child) => {
+                            made.push(child.clone());
+                            parent = child;
+                        }
+                        Err(CreateError::Ending) => return made,
+                        Err(CreateError::Limit(_)) => std::thread::yield_now(),
+                        Err(other) => panic!("{other}"),
                     }
                 }
-                made
             })
         })
         .collect();
