@@ -11,17 +11,23 @@
 //! | [`termios`] | `termbits.h` | modes, control characters, window size |
 //! | `input` | `n_tty.c`, receiving half | editing, lines, raw input |
 //! | `output` | `n_tty.c`, sending half | output processing, echo, columns |
-//! | `terminal` | `tty_io.c`, `pty.c`, `tty_jobctrl.c` | queues, sessions, signals, hang-up |
+//! | `terminal` | `tty_io.c`, `pty.c` | the queues between the sides, modes, size |
+//! | `slave` | `n_tty_read`, `n_tty_write` | reading by lines, `VMIN` and `VTIME`; writing |
+//! | `jobs` | `tty_jobctrl.c` | sessions, foreground groups, hang-up |
 //! | `file` | `tty_io.c` | both sides as open files |
 //! | [`devpts`] | `fs/devpts` | the table of a VM, `/dev/pts` |
 //!
 //! Nothing here reads a clock but `VTIME`, starts a thread, or knows what a system call is: the
 //! kernel crate opens terminals, and guests reach them through it.
 
+mod cursor;
 pub mod devpts;
 mod file;
 mod input;
+mod jobs;
 mod output;
+mod signals;
+mod slave;
 mod terminal;
 pub mod termios;
 
