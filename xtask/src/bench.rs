@@ -1,33 +1,24 @@
-//! `cargo xtask bench`: builds and runs the benches, which live beside the product.
+//! `cargo xtask bench`: builds the benches and the product, and hands over to `aos-bench`.
 
 use crate::cargo::{self, cargo};
 use crate::host;
 use anyhow::{Context, Result};
-use std::path::Path;
-use std::process::ExitCode;
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
 
-/// Runs `crates/sidecar/benches/speed`.
-pub(crate) fn run(peer: bool, json: Option<&Path>, filters: &[String]) -> Result<ExitCode> {
+/// Installs what the benches start and becomes `aos-bench ARGUMENTS`, in the caller's directory.
+pub(crate) fn run(arguments: &[OsString]) -> Result<ExitCode> {
     host::install(host::FOR_TESTS)?;
-    let here = std::env::current_dir().context("there is no current directory")?;
-    let json = match json {
-        Some(file) => here.join(file),
-        None => cargo::target_dir().join("xtask/bench.json"),
-    };
-    let mut command = cargo("bench");
-    command.args(["--package", "sidecar", "--bench", "speed"]);
+    // `aos` is measured as a whole process too, and is looked for beside the benches.
+    cargo::build_aos()?;
+    let mut build = cargo("build");
+    build.args(["--release", "--package", "bench"]);
     if !host::watched() {
-        command.arg("--quiet");
+        build.arg("--quiet");
     }
-    command.arg("--").arg("--json").arg(json);
-    if peer {
-        command.arg("--peer");
-    }
-    command.args(filters);
-    let status = command.status().context("cannot start cargo")?;
-    Ok(if status.success() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    cargo::succeed(&mut build)?;
+    let bench = cargo::target_dir().join("release/aos-bench");
+    Err(Command::new(&bench).args(arguments).exec())
+        .with_context(|| format!("cannot start {}", bench.display()))
 }

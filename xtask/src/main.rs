@@ -13,7 +13,6 @@ mod test;
 
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 #[derive(Parser)]
@@ -64,14 +63,13 @@ enum Command {
         after_help = "Examples:\n  cargo xtask bench\n  cargo xtask bench --peer --json speed.json\n  cargo xtask bench pipe spawn"
     )]
     Bench {
-        /// Also run the same commands on the published runtime, fetched from npm
-        #[arg(long)]
-        peer: bool,
-        /// Where to keep the numbers; otherwise below the target directory
-        #[arg(long, value_name = "FILE")]
-        json: Option<PathBuf>,
-        /// Only rows whose name contains one of these
-        filters: Vec<String>,
+        /// Options and rows of `aos-bench`; `cargo xtask bench --list` names the rows
+        #[arg(
+            trailing_var_arg = true,
+            allow_hyphen_values = true,
+            value_name = "[--peer] [--quick] [--json FILE] [ROW]"
+        )]
+        arguments: Vec<OsString>,
     },
     /// Everything a change must pass: format, lints, documentation, tests
     Ci,
@@ -96,11 +94,7 @@ fn main() -> ExitCode {
             packages,
             filters,
         }),
-        Command::Bench {
-            peer,
-            json,
-            filters,
-        } => bench::run(peer, json.as_deref(), &filters),
+        Command::Bench { arguments } => bench::run(&arguments),
         Command::Ci => ci::run(),
     })
 }
