@@ -166,41 +166,59 @@ pub(crate) fn launch(
         driver,
         argv,
     });
-    start(vm, &process, program)?;
+    start(vm, &process, program, 0)?;
     Ok(process)
 }
 
-/// Makes a copy of `parent` in the process table that runs `program`.
+/// Makes a copy of `parent` in the process table that runs `program`, with `memory` bytes of guest
+/// memory charged to it from the beginning.
 pub(crate) fn fork(
     vm: &Arc<VmInner>,
     parent: &Arc<Process>,
     program: Box<dyn Program>,
+    memory: u64,
 ) -> Result<Arc<Process>> {
+    if !vm.memory.grow(memory, parent.pid()) {
+        return Err(Errno::ENOMEM);
+    }
     let new = NewProcess {
         forked: true,
         ..NewProcess::new(parent.image(), parent.fds().fork())
     };
-    let process = vm.table.create(parent, new)?;
+    let process = match vm.table.create(parent, new) {
+        Ok(process) => process,
+        Err(error) => {
+            vm.memory.shrink(memory);
+            return Err(error.into());
+        }
+    };
     vm.emit(|| Event::ProcessStarted {
         pid: process.pid(),
         ppid: process.ppid(),
         driver: process.driver(),
         argv: process.argv(),
     });
-    start(vm, &process, program)?;
+    start(vm, &process, program, memory)?;
     Ok(process)
 }
 
-/// Runs `program` as `process` on a thread of the pool.
-fn start(vm: &Arc<VmInner>, process: &Arc<Process>, program: Box<dyn Program>) -> Result<()> {
+/// Runs `program` as `process` on a thread of the pool. The process takes over the `memory` bytes
+/// that are charged to the VM already.
+fn start(
+    vm: &Arc<VmInner>,
+    process: &Arc<Process>,
+    program: Box<dyn Program>,
+    memory: u64,
+) -> Result<()> {
     let job = {
         let (vm, process, counted) = (vm.clone(), process.clone(), vm.threads.count());
         Box::new(move || {
-            run(vm, process, program);
+            run(vm, process, program, memory);
             drop(counted);
         })
     };
     if vm.pool.run(job).is_err() {
+        vm.memory.shrink(memory);
         vm.table.discard(process);
         return Err(Errno::EAGAIN);
     }
@@ -208,11 +226,12 @@ fn start(vm: &Arc<VmInner>, process: &Arc<Process>, program: Box<dyn Program>) -
 }
 
 /// The life of a process on its thread.
-fn run(vm: Arc<VmInner>, process: Arc<Process>, program: Box<dyn Program>) {
+fn run(vm: Arc<VmInner>, process: Arc<Process>, program: Box<dyn Program>, memory: u64) {
     name_thread(&process);
     vm.running.begin(&process);
     vm.watch_cpu(&process);
     let task = Rc::new(Task::new(vm.clone(), process.clone()));
+    task.adopt_memory(memory);
     let status = run_images(&vm, &task, program);
     if Rc::strong_count(&task) > 1 {
         // What the runtime keeps would keep the VM.

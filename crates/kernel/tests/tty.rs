@@ -238,7 +238,7 @@ fn a_fork_goes_on_with_what_its_parent_has() {
             kernel::MaskHow::Block,
             kernel::SigSet::EMPTY.with(Signal::USR1),
         );
-        let pid = task.fork(Box::new(Rest(task.pid()))).unwrap();
+        let pid = task.fork(Box::new(Rest(task.pid())), 0).unwrap();
         let event = task
             .wait(WaitTarget::Pid(pid), WaitOptions::empty())
             .unwrap()

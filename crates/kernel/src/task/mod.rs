@@ -124,6 +124,12 @@ impl Task {
         true
     }
 
+    /// Takes over `bytes` that are charged to the VM already, for a process that has none yet.
+    pub(crate) fn adopt_memory(&self, bytes: u64) {
+        self.memory.set(bytes);
+        self.vm.running.set_memory(self.pid(), bytes);
+    }
+
     /// Gives back what the image that has ended was charged.
     pub(crate) fn release_memory(&self) {
         self.vm.memory.shrink(self.memory.take());

@@ -136,9 +136,14 @@ impl Task {
     /// Makes a child that goes on from where the caller is (`fork(2)`): the same image, arguments,
     /// environment, directories, credentials, signal handlers and mask, a copy of the descriptor
     /// table, nothing pending. What it runs is `program`, which only the driver can make: the
-    /// state of the caller's program, copied.
-    pub fn fork(&self, program: Box<dyn Program>) -> Result<u32> {
-        let process = launch::fork(&self.vm, &self.process, program)?;
+    /// state of the caller's program, copied. `memory` is how many bytes of guest memory that
+    /// state has; they are charged to the child as [`Task::charge_memory`] does, or the call fails
+    /// with `ENOMEM` and there is no child.
+    pub fn fork(&self, program: Box<dyn Program>, memory: u64) -> Result<u32> {
+        if memory > self.memory_limit() {
+            return Err(Errno::ENOMEM);
+        }
+        let process = launch::fork(&self.vm, &self.process, program, memory)?;
         Ok(process.pid())
     }
 
