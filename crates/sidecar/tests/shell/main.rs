@@ -11,6 +11,7 @@ mod support;
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 /// What a script did.
 #[derive(PartialEq, Eq)]
@@ -64,12 +65,12 @@ fn differences() -> BTreeMap<String, String> {
         .collect()
 }
 
-fn in_the_guest(script: &str) -> Outcome {
+fn in_the_guest(script: &str, limit: Duration) -> Outcome {
     let vm = support::builder()
         .env("LC_ALL=C.UTF-8")
         .build()
         .expect("a VM can be made");
-    let output = support::sh(&vm, script);
+    let output = support::within(&vm, &["sh", "-c", script], limit);
     let outcome = Outcome {
         stdout: output.stdout.bytes,
         status: output.status.shell_code(),
@@ -111,7 +112,10 @@ fn on_the_host(script: &str) -> Outcome {
 }
 
 fn judge(script: &str, reason: Option<&str>) -> Result<(), Failed> {
-    let (guest, host) = (in_the_guest(script), on_the_host(script));
+    // What is known to hang need not be waited for so long.
+    let hangs = reason.is_some_and(|reason| reason.starts_with("hangs"));
+    let limit = Duration::from_secs(if hangs { 5 } else { 60 });
+    let (guest, host) = (in_the_guest(script, limit), on_the_host(script));
     match (guest.same(&host), reason) {
         (true, None) | (false, Some(_)) => Ok(()),
         (true, Some(reason)) => Err(format!(
