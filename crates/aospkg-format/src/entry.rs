@@ -53,7 +53,7 @@ pub struct Entry<'p> {
 /// A command of a package.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Command<'p> {
-    /// Its place in order of name, as [`Package::command_at`] takes it.
+    /// Its place in order of name, as [`Package::command_at`](crate::Package::command_at) takes it.
     pub index: u32,
     /// Its name.
     pub name: &'p [u8],
