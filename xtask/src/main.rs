@@ -8,6 +8,7 @@ mod bench;
 mod cargo;
 mod ci;
 mod host;
+mod peer;
 mod run;
 mod test;
 

@@ -6,9 +6,11 @@
 
 use crate::cargo::{self, cargo};
 use crate::host;
+use crate::peer;
 use anyhow::{Context, Result, bail};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
@@ -34,7 +36,11 @@ pub(crate) fn run(selection: &Selection) -> Result<ExitCode> {
     if !fetched.success() {
         bail!("the packages that the tests need could not be fetched");
     }
-    let totals = suites(selection)?;
+    let peer = match selection.quick {
+        true => None,
+        false => Some(peer::install()?),
+    };
+    let totals = suites(selection, peer.as_deref())?;
     host::print(format_args!(
         "{} passed, {} failed",
         totals.passed, totals.failed
@@ -53,7 +59,7 @@ struct Totals {
     failed: u64,
 }
 
-fn suites(selection: &Selection) -> Result<Totals> {
+fn suites(selection: &Selection, peer: Option<&Path>) -> Result<Totals> {
     let mut command = cargo("test");
     command.args(["--release", "--no-fail-fast"]);
     if selection.packages.is_empty() {
@@ -67,6 +73,9 @@ fn suites(selection: &Selection) -> Result<Totals> {
         if std::env::var_os("PROPTEST_CASES").is_none() {
             command.env("PROPTEST_CASES", "32");
         }
+    }
+    if let Some(dir) = peer {
+        command.env("AOS_PEER_DIR", dir);
     }
     command.arg("--").args(&selection.filters);
     let log_path = cargo::target_dir().join("xtask/test.log");

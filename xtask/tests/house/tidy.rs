@@ -47,7 +47,10 @@ fn every_source_file_says_what_it_is_for_and_is_one_idea() {
 fn no_file_ends_its_lines_in_blanks_or_names_a_machine() {
     // Put together here, so that this file does not name them either.
     let machine = [
-        concat!("/wo", "rk/"),
+        concat!("/work/m", "ain"),
+        concat!("/work/s", "hared"),
+        concat!("/work/t", "arget"),
+        concat!("/root/.", "c"),
         concat!("/tmp/bash", "_jobs"),
         concat!("registry.npm", "js.org"),
         concat!("static.crates", ".io"),
@@ -79,6 +82,7 @@ fn libraries_print_nothing_and_leave_nothing_undone() {
         concat!("unimple", "mented!("),
         concat!("FIX", "ME"),
     ];
+    let hiding = [concat!("#[ign", "ore"), concat!("#[should_", "panic")];
     let printing = ["println!(", "print!(", "eprintln!(", "eprint!(", "dbg!("];
     let mut complaints = Vec::new();
     for (name, text) in texts().iter().filter(|(name, _)| is_source(name)) {
@@ -94,7 +98,7 @@ fn libraries_print_nothing_and_leave_nothing_undone() {
             if unfinished.iter().any(|word| line.contains(word)) {
                 complaints.push(format!("{name}:{} is unfinished", at + 1));
             }
-            if line.contains("#[ignore") || line.contains("#[should_panic") {
+            if hiding.iter().any(|word| line.contains(word)) {
                 complaints.push(format!("{name}:{} hides a test", at + 1));
             }
         }
