@@ -101,6 +101,9 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
                 report.failed(row, &error);
             }
         }
+        if let Some(problem) = session.problem() {
+            report.failed(row, &problem);
+        }
     }
     progress("");
     report.finish();

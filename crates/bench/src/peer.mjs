@@ -34,6 +34,13 @@ async function sleeper(command, args) {
     return vm;
 }
 
+// Rejects when an answer is not to be expected any more.
+function patience(seconds = 60) {
+    return new Promise((_, reject) => {
+        setTimeout(() => reject(`no answer within ${seconds} s`), seconds * 1000).unref();
+    });
+}
+
 let warm;
 const operations = {
     async create() {
@@ -65,7 +72,7 @@ for await (const line of createInterface({ input: process.stdin })) {
     const request = JSON.parse(line);
     let answer;
     try {
-        answer = await operations[request.op](request);
+        answer = await Promise.race([operations[request.op](request), patience()]);
     } catch (error) {
         answer = { error: String(error?.stack ?? error) };
     }

@@ -120,6 +120,7 @@ pub(crate) struct Session {
     runtime: Option<Runtime>,
     warm: Option<Vm>,
     peer: Option<Peer>,
+    problem: Option<anyhow::Error>,
 }
 
 impl Session {
@@ -134,6 +135,7 @@ impl Session {
             runtime: None,
             warm: None,
             peer,
+            problem: None,
         })
     }
 
@@ -166,26 +168,45 @@ impl Session {
         self.warm.clone().context("it was just made")
     }
 
-    /// The published runtime, if it was asked for.
-    pub(crate) fn peer(&mut self) -> Option<&mut Peer> {
-        self.peer.as_mut()
+    /// Asks the published runtime, if it is to be asked. What it fails at is no fault of the row.
+    pub(crate) fn peer(&mut self, ask: impl FnOnce(&mut Peer) -> Result<f64>) -> Option<f64> {
+        match ask(self.peer.as_mut()?) {
+            Ok(number) => Some(number),
+            Err(error) => {
+                self.problem = Some(error);
+                None
+            }
+        }
     }
 
-    /// Measures `contenders` in turns, and the published runtime with them if it was asked for.
+    /// What the published runtime has failed at since this was last asked.
+    pub(crate) fn problem(&mut self) -> Option<anyhow::Error> {
+        self.problem.take()
+    }
+
+    /// Measures `contenders` in turns, and the published runtime with them if it is to be asked.
     pub(crate) fn in_turns(
         &mut self,
         rounds: usize,
         contenders: Vec<Contender<'_>>,
-        mut with_peer: impl FnMut(&mut Peer) -> Result<f64>,
+        mut ask: impl FnMut(&mut Peer) -> Result<f64>,
     ) -> Result<(Vec<Samples>, Option<Samples>)> {
         let own = contenders.len();
+        let budget = self.budget;
         let mut contenders: Vec<Contender<'_>> = contenders;
-        if let Some(peer) = &mut self.peer {
-            contenders.push(contender(|| with_peer(peer)));
+        if self.peer.is_some() {
+            contenders.push(contender(|| {
+                // Once it has failed it is not asked again, and the others go on.
+                if self.problem.is_some() {
+                    return Ok(f64::NAN);
+                }
+                Ok(self.peer(&mut ask).unwrap_or(f64::NAN))
+            }));
         }
-        let mut samples = measure::in_turns(self.budget, rounds, &mut contenders)?;
+        let mut samples = measure::in_turns(budget, rounds, &mut contenders)?;
+        drop(contenders);
         let peer = samples.drain(own..).next();
-        Ok((samples, peer))
+        Ok((samples, peer.filter(|_| self.problem.is_none())))
     }
 }
 

@@ -67,10 +67,9 @@ fn beside_host(
     ];
     let (samples, peer) = session.in_turns(5, contenders, |peer| peer.run(command))?;
     let (ours, theirs) = pair(&samples)?;
-    let native = native.join(" ");
     Ok(vec![
         Line::new(what, ours.stats())
-            .beside(format!("host {native}"), theirs.stats())
+            .beside("host", theirs.stats())
             .bar(bar)
             .peer(peer.map(|p| p.stats())),
     ])
@@ -166,7 +165,7 @@ pub(super) fn parallel(session: &mut Session) -> Result<Vec<Line>> {
     );
     Ok(vec![
         Line::new(format!("{MANY} true at once, each"), ours)
-            .beside("host /bin/true", theirs)
+            .beside("host", theirs)
             .note(note),
     ])
 }
