@@ -2,7 +2,10 @@
 
 use crate::call::imports;
 use crate::guest::{Done, Guest, View};
-use kernel::{Errno, PollEvents, PollFd};
+use kernel::pty::termios::{
+    Iflag, Lflag, Oflag, VEOF, VERASE, VINTR, VKILL, VQUIT, VSUSP, VWERASE, When,
+};
+use kernel::{Errno, PollEvents, PollFd, Termios, Winsize};
 use std::time::Duration;
 use wasmtime::{Linker, Result};
 
@@ -10,10 +13,19 @@ use wasmtime::{Linker, Result};
 const STDIN: i32 = 0;
 /// A timeout that never runs out.
 const FOREVER: u32 = u32::MAX;
-/// Largest number of columns or rows.
-const MAX_SIZE: u32 = 65_535;
-/// Bytes of the control characters in `get_attr` and `set_attr`.
-const CONTROL_BYTES: u32 = 7;
+
+/// The control characters that `get_attr` and `set_attr` carry, in their order.
+const CONTROL: [usize; 7] = [VINTR, VQUIT, VSUSP, VEOF, VERASE, VKILL, VWERASE];
+
+/// The modes that `get_attr` and `set_attr` carry, one bit each.
+mod mode {
+    pub(super) const ICRNL: u32 = 1;
+    pub(super) const OPOST: u32 = 1 << 1;
+    pub(super) const ONLCR: u32 = 1 << 2;
+    pub(super) const ICANON: u32 = 1 << 3;
+    pub(super) const ECHO: u32 = 1 << 4;
+    pub(super) const ISIG: u32 = 1 << 5;
+}
 
 /// Defines every function of the module.
 pub(crate) fn link(linker: &mut Linker<Guest>) -> Result<()> {
@@ -23,10 +35,10 @@ pub(crate) fn link(linker: &mut Linker<Guest>) -> Result<()> {
         value isatty(fd: i32);
         value get_size(fd: i32, out_cols: u32, out_rows: u32);
         errno set_size(fd: i32, cols: u32, rows: u32);
-        errno get_attr(fd: i32, out_flags: u32, out_control: u32);
-        errno set_attr(fd: i32, flags: u32, control: u32);
+        errno get_attr(fd: i32, out_modes: u32, out_control: u32);
+        errno set_attr(fd: i32, modes: u32, control: u32);
         errno get_pgrp(fd: i32, out: u32);
-        errno set_pgrp(fd: i32, pgid: u32);
+        errno set_pgrp(fd: i32, pgid: i32);
         errno get_sid(fd: i32, out: u32);
     }
     Ok(())
@@ -50,15 +62,8 @@ fn read(v: &mut View<'_>, buf: u32, cap: u32, timeout_ms: u32) -> u32 {
     }
 }
 
-/// A descriptor that is a terminal: `EBADF`, `ENOTTY`. No terminal can be made yet, so what comes
-/// after this in the calls below is the errors a terminal's caller can rely on.
-fn terminal(v: &View<'_>, fd: i32) -> kernel::Result<()> {
-    v.task().require_tty(fd).map(drop)
-}
-
-fn set_raw_mode(v: &mut View<'_>, _raw: u32) -> Done {
-    terminal(v, STDIN)?;
-    Err(Errno::ENOTTY.into())
+fn set_raw_mode(v: &mut View<'_>, raw: u32) -> Done {
+    Ok(v.task().set_raw_mode(STDIN, raw != 0)?)
 }
 
 fn isatty(v: &mut View<'_>, fd: i32) -> u32 {
@@ -75,46 +80,80 @@ fn get_size(v: &mut View<'_>, fd: i32, out_cols: u32, out_rows: u32) -> u32 {
     {
         return FAULT;
     }
-    match terminal(v, fd) {
-        Err(errno) => errno.number() as u32,
-        Ok(()) => Errno::ENOTTY.number() as u32,
-    }
+    let size = match v.task().tcgetwinsize(fd) {
+        Ok(size) => size,
+        Err(errno) => return errno.number() as u32,
+    };
+    let written = v
+        .memory
+        .put_u16(out_cols, size.cols)
+        .and(v.memory.put_u16(out_rows, size.rows));
+    if written.is_err() { FAULT } else { 0 }
 }
 
 fn set_size(v: &mut View<'_>, fd: i32, cols: u32, rows: u32) -> Done {
-    if cols > MAX_SIZE || rows > MAX_SIZE {
-        return Err(Errno::EINVAL.into());
+    let cell = |n: u32| u16::try_from(n).map_err(|_| Errno::EINVAL);
+    let (cols, rows) = (cell(cols)?, cell(rows)?);
+    Ok(v.task().tcsetwinsize(
+        fd,
+        Winsize {
+            rows,
+            cols,
+            ..Winsize::default()
+        },
+    )?)
+}
+
+fn get_attr(v: &mut View<'_>, fd: i32, out_modes: u32, out_control: u32) -> Done {
+    v.memory.check(out_modes, 4)?;
+    v.memory.check(out_control, CONTROL.len() as u32)?;
+    let termios = v.task().tcgetattr(fd)?;
+    v.memory.put_u32(out_modes, modes(&termios))?;
+    v.memory
+        .write(out_control, &CONTROL.map(|at| termios.cc[at]))?;
+    Ok(())
+}
+
+/// The modes of a terminal as this ABI has them.
+fn modes(termios: &Termios) -> u32 {
+    let bit = |on: bool, bit: u32| if on { bit } else { 0 };
+    bit(termios.iflag.contains(Iflag::ICRNL), mode::ICRNL)
+        | bit(termios.oflag.contains(Oflag::OPOST), mode::OPOST)
+        | bit(termios.oflag.contains(Oflag::ONLCR), mode::ONLCR)
+        | bit(termios.lflag.contains(Lflag::ICANON), mode::ICANON)
+        | bit(termios.lflag.contains(Lflag::ECHO), mode::ECHO)
+        | bit(termios.lflag.contains(Lflag::ISIG), mode::ISIG)
+}
+
+/// Sets what this ABI knows of the modes and leaves the rest of them as it is.
+fn set_attr(v: &mut View<'_>, fd: i32, modes: u32, control: u32) -> Done {
+    let bytes: [u8; CONTROL.len()] = v.memory.bytes(control)?;
+    let mut termios = v.task().tcgetattr(fd)?;
+    let on = |bit: u32| modes & bit != 0;
+    termios.iflag.set(Iflag::ICRNL, on(mode::ICRNL));
+    termios.oflag.set(Oflag::OPOST, on(mode::OPOST));
+    termios.oflag.set(Oflag::ONLCR, on(mode::ONLCR));
+    termios.lflag.set(Lflag::ICANON, on(mode::ICANON));
+    termios.lflag.set(Lflag::ECHO, on(mode::ECHO));
+    termios.lflag.set(Lflag::ISIG, on(mode::ISIG));
+    for (at, byte) in CONTROL.into_iter().zip(bytes) {
+        termios.cc[at] = byte;
     }
-    terminal(v, fd)?;
-    Err(Errno::ENOTTY.into())
-}
-
-fn get_attr(v: &mut View<'_>, fd: i32, out_flags: u32, out_control: u32) -> Done {
-    v.memory.check(out_flags, 4)?;
-    v.memory.check(out_control, CONTROL_BYTES)?;
-    terminal(v, fd)?;
-    Err(Errno::ENOTTY.into())
-}
-
-fn set_attr(v: &mut View<'_>, fd: i32, _flags: u32, control: u32) -> Done {
-    v.memory.check(control, CONTROL_BYTES)?;
-    terminal(v, fd)?;
-    Err(Errno::ENOTTY.into())
+    Ok(v.task().tcsetattr(fd, &termios, When::Now)?)
 }
 
 fn get_pgrp(v: &mut View<'_>, fd: i32, out: u32) -> Done {
     v.memory.check(out, 4)?;
-    terminal(v, fd)?;
-    Err(Errno::ENOTTY.into())
+    let pgid = v.task().tcgetpgrp(fd)?;
+    Ok(v.memory.put_u32(out, pgid)?)
 }
 
-fn set_pgrp(v: &mut View<'_>, fd: i32, _pgid: u32) -> Done {
-    terminal(v, fd)?;
-    Err(Errno::ENOTTY.into())
+fn set_pgrp(v: &mut View<'_>, fd: i32, pgid: i32) -> Done {
+    Ok(v.task().tcsetpgrp(fd, pgid)?)
 }
 
 fn get_sid(v: &mut View<'_>, fd: i32, out: u32) -> Done {
     v.memory.check(out, 4)?;
-    terminal(v, fd)?;
-    Err(Errno::ENOTTY.into())
+    let sid = v.task().tcgetsid(fd)?;
+    Ok(v.memory.put_u32(out, sid)?)
 }

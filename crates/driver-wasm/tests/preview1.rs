@@ -804,11 +804,14 @@ fn polling() {
         bytes[40..42].copy_from_slice(&flags.to_le_bytes());
         bytes
     };
-    // Standard output can be written; standard input has something; 99 is closed.
+    // Standard output can be written; a pipe has something; 99 is closed.
+    let (r, w) = (s.room(4), s.room(4));
+    s.call("host_process.fd_pipe", args![r.ptr, w.ptr]);
+    write(&mut s, w, "five!");
     let ready = s.bytes(
         [
             subscription(1, 2, 1, 0, 0),
-            subscription(2, 1, 0, 0, 0),
+            subscription(2, 1, 3, 0, 0),
             subscription(3, 1, 99, 0, 0),
             subscription(4, 0, 1, u64::MAX, 0),
         ]
@@ -844,7 +847,8 @@ fn polling() {
     );
     s.call("wasi.poll_oneoff", args![clocks.ptr, 0x2_fff0, 1, m.ptr]);
     let shown = machine.script(&s);
-    assert_eq!(shown.results, [0, 0, 0, 0, 28, 28, 21]);
+    assert_eq!(shown.results, [0, 0, 0, 0, 0, 0, 28, 28, 21]);
+    assert_eq!(shown.bytes(events)[32 + 16], 5, "bytes that can be read");
     let event = |place: Place, index: usize| {
         let e = &shown.bytes(place)[index * 32..][..32];
         (e[0], u16::from_le_bytes([e[8], e[9]]), e[10])

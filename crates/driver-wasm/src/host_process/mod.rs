@@ -12,6 +12,7 @@ use crate::guest::Guest;
 use wasmtime::{Linker, Result};
 
 pub(crate) use fds::poll_fds;
+pub(crate) use sockets::{MSG_TRUNC, message_flags};
 
 /// Defines every function of the module.
 pub(crate) fn link(linker: &mut Linker<Guest>) -> Result<()> {

@@ -2,15 +2,16 @@
 
 use crate::call::imports;
 use crate::guest::{Done, Guest, View};
-use kernel::{Errno, FdKind};
+use kernel::{Errno, MsgFlags, OpenFlags, SocketKind};
 use wasmtime::{Linker, Result};
 
 /// Most descriptors of one message (`SCM_MAX_FD`).
 const MAX_RIGHTS: u32 = 253;
 
-/// Flags of `recv` and `send` that pass through: PEEK, TRUNC, DONTWAIT, WAITALL, NOSIGNAL, and
-/// `MSG_CMSG_CLOEXEC`.
-const MESSAGE_FLAGS: u32 = 0x2 | 0x20 | 0x40 | 0x100 | 0x4000 | 0x4000_0000;
+/// `MSG_TRUNC`: tell the whole length of a message that was cut.
+pub(crate) const MSG_TRUNC: u32 = 0x20;
+/// `MSG_CMSG_CLOEXEC`: received descriptors are closed on exec.
+const MSG_CMSG_CLOEXEC: u32 = 0x4000_0000;
 
 pub(super) fn link(linker: &mut Linker<Guest>) -> Result<()> {
     imports! { linker, "host_process";
@@ -26,6 +27,16 @@ pub(super) fn link(linker: &mut Linker<Guest>) -> Result<()> {
     Ok(())
 }
 
+/// Flags of a send or receive; bits without a meaning here are ignored, as Linux ignores them.
+pub(crate) fn message_flags(flags: u32) -> MsgFlags {
+    MsgFlags {
+        peek: flags & 0x2 != 0,
+        dont_wait: flags & 0x40 != 0,
+        wait_all: flags & 0x100 != 0,
+        no_signal: flags & 0x4000 != 0,
+    }
+}
+
 fn fd_socketpair(
     v: &mut View<'_>,
     kind: u32,
@@ -35,10 +46,19 @@ fn fd_socketpair(
     out_b: u32,
 ) -> Done {
     v.memory.check_u32s([out_a, out_b])?;
-    if nonblock > 1 || cloexec > 1 || !matches!(kind, 1 | 2 | 5 | 6) {
-        return Err(Errno::EINVAL.into());
-    }
-    Err(Errno::ENOTSUP.into())
+    let kind = match kind {
+        1 => SocketKind::Stream,
+        2 => SocketKind::Datagram,
+        3 => SocketKind::SeqPacket,
+        _ => return Err(Errno::EINVAL.into()),
+    };
+    let mut flags = OpenFlags::empty();
+    flags.set(OpenFlags::NONBLOCK, nonblock != 0);
+    flags.set(OpenFlags::CLOEXEC, cloexec != 0);
+    let (a, b) = v.task().socketpair(kind, flags)?;
+    v.memory.put_u32(out_a, a as u32)?;
+    v.memory.put_u32(out_b, b as u32)?;
+    Ok(())
 }
 
 #[expect(clippy::too_many_arguments, reason = "the import has them")]
@@ -56,9 +76,17 @@ fn fd_sendmsg_rights(
     if rights_count > MAX_RIGHTS {
         return Err(Errno::EINVAL.into());
     }
-    v.memory.check_array(rights, rights_count, 4)?;
-    v.memory.check(data, len)?;
-    message(v, fd, flags)
+    let rights: Vec<i32> = v
+        .memory
+        .u32s(rights, rights_count)?
+        .map(|fd| fd as i32)
+        .collect();
+    let bytes = v.memory.slice(data, len)?;
+    let sent = v
+        .guest
+        .task
+        .sendmsg(fd, bytes, &rights, message_flags(flags))?;
+    Ok(v.memory.put_u32(out, sent as u32)?)
 }
 
 #[expect(clippy::too_many_arguments, reason = "the import has them")]
@@ -77,17 +105,24 @@ fn fd_recvmsg_rights(
     v.memory.check_u32s([out_len, out_rights, out_flags])?;
     let rights_cap = rights_cap.min(MAX_RIGHTS);
     v.memory.check_array(rights, rights_cap, 4)?;
-    v.memory.check(data, cap)?;
-    message(v, fd, flags)
-}
-
-/// No descriptor is a socket yet.
-fn message(v: &View<'_>, fd: i32, flags: u32) -> Done {
-    if flags & !MESSAGE_FLAGS != 0 {
-        return Err(Errno::EINVAL.into());
+    let buffer = v.memory.slice_mut(data, cap)?;
+    let cloexec = flags & MSG_CMSG_CLOEXEC != 0;
+    let received = v.guest.task.recvmsg(
+        fd,
+        buffer,
+        rights_cap as usize,
+        cloexec,
+        message_flags(flags),
+    )?;
+    for (index, fd) in received.rights.iter().enumerate() {
+        v.memory.put_u32(rights + index as u32 * 4, *fd as u32)?;
     }
-    match v.task().fd_kind(fd)? {
-        FdKind::Socket { .. } => Err(Errno::ENOTSUP.into()),
-        _ => Err(Errno::ENOTSOCK.into()),
-    }
+    // Two bits say what was cut, the rest is the length of the whole message.
+    let full = u32::try_from(received.full_len).unwrap_or(u32::MAX) << 2;
+    let message =
+        u32::from(received.truncated()) | u32::from(received.rights_truncated) << 1 | full;
+    v.memory.put_u32(out_len, received.bytes as u32)?;
+    v.memory.put_u32(out_rights, received.rights.len() as u32)?;
+    v.memory.put_u32(out_flags, message)?;
+    Ok(())
 }

@@ -4,7 +4,7 @@ use crate::abi;
 use crate::call::imports;
 use crate::guest::{Done, Guest, PREOPEN_TAG, View};
 use crate::memory::Memory;
-use kernel::{Errno, FallocateMode, FdKind, Lookup, TimeSet, Timespec, Whence};
+use kernel::{Errno, FallocateMode, Lookup, Shutdown, TimeSet, Timespec, Whence};
 use std::io::IoSlice;
 use wasmtime::{Linker, Result};
 
@@ -301,11 +301,11 @@ fn fd_tell(v: &mut View<'_>, fd: i32, out: u32) -> Done {
 }
 
 fn sock_shutdown(v: &mut View<'_>, fd: i32, how: u32) -> Done {
-    if !(1..=3).contains(&how) {
-        return Err(Errno::EINVAL.into());
-    }
-    match v.task().fd_kind(fd)? {
-        FdKind::Socket { .. } => Err(Errno::ENOTSUP.into()),
-        _ => Err(Errno::ENOTSOCK.into()),
-    }
+    let how = match how {
+        1 => Shutdown::Read,
+        2 => Shutdown::Write,
+        3 => Shutdown::Both,
+        _ => return Err(Errno::EINVAL.into()),
+    };
+    Ok(v.task().shutdown(fd, how)?)
 }
