@@ -10,14 +10,20 @@
 //! | a regular file as output, `/dev/null` and its like | a stream, each write at the offset the host keeps ([`Stream`]) |
 //! | a pipe, a fifo, a terminal, a socket | a stream that is waited for by one thread, only while a guest waits ([`Stream`]) |
 //!
-//! A terminal is a plain stream to the guest: terminals of the VM's own come with a later release.
+//! A terminal is a plain stream to the guest here. A guest that is to have a terminal gets one of
+//! the VM's own, and the host's is lent to that: [`HostTty`] puts it into raw mode, a [`Relay`]
+//! carries keys and picture.
 
 mod input;
+mod relay;
 mod stream;
+mod tty;
 mod watch;
 
 pub use input::InputFile;
+pub use relay::{End, Relay};
 pub use stream::Stream;
+pub use tty::{HostTty, RawMode};
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::stat::{SFlag, fstat};

@@ -17,13 +17,13 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A terminal nobody sits at yet.
-pub struct Pty {
+pub(crate) struct Pty {
     master: PtyMaster,
-    pub slave: OwnedFd,
+    pub(crate) slave: OwnedFd,
 }
 
 impl Pty {
-    pub fn new() -> Pty {
+    pub(crate) fn new() -> Pty {
         // Not inherited by what other tests start meanwhile, or it would never be hung up.
         let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
         let master = posix_openpt(flags).unwrap();
@@ -34,7 +34,7 @@ impl Pty {
         Pty { master, slave }
     }
 
-    pub fn resize(&self, cols: u16, rows: u16) {
+    pub(crate) fn resize(&self, cols: u16, rows: u16) {
         let size = Winsize {
             ws_row: rows,
             ws_col: cols,
@@ -46,16 +46,16 @@ impl Pty {
         assert_eq!(set, 0);
     }
 
-    pub fn modes(&self) -> Termios {
+    pub(crate) fn modes(&self) -> Termios {
         tcgetattr(&self.slave).unwrap()
     }
 }
 
 /// A program that leads a session of its own at a terminal.
-pub struct Sitting {
-    pub pty: Pty,
-    pub before: Termios,
-    pub child: Child,
+pub(crate) struct Sitting {
+    pub(crate) pty: Pty,
+    pub(crate) before: Termios,
+    pub(crate) child: Child,
     screen: Vec<u8>,
     /// Up to here the screen has been looked at.
     seen: usize,
@@ -65,7 +65,7 @@ pub struct Sitting {
 }
 
 impl Sitting {
-    pub fn start(command: &mut Command) -> Sitting {
+    pub(crate) fn start(command: &mut Command) -> Sitting {
         let pty = Pty::new();
         pty.resize(80, 24);
         let before = pty.modes();
@@ -93,12 +93,12 @@ impl Sitting {
     }
 
     /// From now on the test answers like an emulator whose cursor is at home.
-    pub fn answer(&mut self) {
+    pub(crate) fn answer(&mut self) {
         self.answers = true;
     }
 
     /// Types, all of it at once.
-    pub fn keys(&mut self, keys: &str) {
+    pub(crate) fn keys(&mut self, keys: &str) {
         assert_eq!(
             self.pty.master.write(keys.as_bytes()).unwrap(),
             keys.len(),
@@ -108,7 +108,7 @@ impl Sitting {
 
     /// Waits until `wanted` has appeared after what was looked at before; gives what came until
     /// there, without it.
-    pub fn expect(&mut self, wanted: &str) -> String {
+    pub(crate) fn expect(&mut self, wanted: &str) -> String {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let new = &self.screen[self.seen..];
@@ -153,7 +153,7 @@ impl Sitting {
     }
 
     /// Everything not looked at yet that comes until the program has ended, and its status.
-    pub fn rest(&mut self) -> (String, ExitStatus) {
+    pub(crate) fn rest(&mut self) -> (String, ExitStatus) {
         let deadline = Instant::now() + PATIENCE;
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
@@ -170,22 +170,22 @@ impl Sitting {
     }
 
     /// Waits for the end; the modes must be as they were. Gives the exit code.
-    pub fn end(&mut self) -> i32 {
+    pub(crate) fn end(&mut self) -> i32 {
         let (text, status) = self.rest();
         assert_eq!(self.pty.modes(), self.before, "{text}");
         status.code().unwrap_or_else(|| panic!("{status}: {text}"))
     }
 
-    pub fn is_raw(&self) -> bool {
+    pub(crate) fn is_raw(&self) -> bool {
         !self.pty.modes().local_flags.contains(LocalFlags::ICANON)
     }
 
-    pub fn send(&self, signal: Signal) {
+    pub(crate) fn send(&self, signal: Signal) {
         kill(Pid::from_raw(self.child.id() as i32), signal).unwrap();
     }
 
     /// Waits for the end of the program without a look at its terminal, which is closed.
-    pub fn close(self) -> ExitStatus {
+    pub(crate) fn close(self) -> ExitStatus {
         let Sitting { pty, mut child, .. } = self;
         drop(pty);
         let deadline = Instant::now() + PATIENCE;

@@ -1,7 +1,8 @@
 //! The `aos` command: packages as files, and programs run in a virtual machine.
 //!
 //! Exit statuses: 0 for success, 1 for a failure, 2 for a wrong command line, 141 when whoever
-//! reads our output went away. `aos run` has its own, see [`run`].
+//! reads our output went away. `aos run` and `aos shell` have their own, see
+//! [`run`].
 
 mod cat;
 mod fetch;
@@ -12,6 +13,7 @@ mod open;
 mod output;
 mod pack;
 mod run;
+mod shell;
 mod unpack;
 mod verify;
 
@@ -42,6 +44,7 @@ enum Command {
     Unpack(unpack::Arguments),
     Fetch(fetch::Arguments),
     Run(Box<run::Arguments>),
+    Shell(Box<shell::Arguments>),
 }
 
 fn main() -> ExitCode {
@@ -55,6 +58,7 @@ fn main() -> ExitCode {
         Command::Unpack(arguments) => unpack::run(&arguments),
         Command::Fetch(arguments) => fetch::run(&arguments),
         Command::Run(arguments) => return run::run(*arguments),
+        Command::Shell(arguments) => return shell::run(*arguments),
     };
     output::finish(result)
 }

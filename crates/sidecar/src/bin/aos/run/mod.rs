@@ -1,4 +1,4 @@
-//! `aos run`: a command in a fresh VM, with the caller's streams.
+//! `aos run`: a command in a fresh VM, with the caller's streams; and what `aos shell` shares with it.
 //!
 //! The way to the first instruction of the guest is kept short: options, packages from their
 //! cached indexes, a VM, a spawn. No helper process, no configuration file, no thread but the
@@ -6,9 +6,11 @@
 
 mod options;
 mod report;
+mod session;
 mod signals;
 
-pub(crate) use options::Arguments;
+pub(crate) use options::{Arguments, Machine};
+pub(crate) use session::Seat;
 
 use crate::output;
 use kernel::{Child, EventQueue, KillTarget, SpawnError, SpawnRequest, Stdio, Vm};
@@ -29,6 +31,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use vfs_core::file::{OpenFile, Whence};
 
+/// Status when there was no terminal to show a terminal session on.
+const NO_TERMINAL: u8 = 1;
 /// Status when the time was up, as timeout(1) has it.
 const TIMED_OUT: u8 = 124;
 /// Status when there was no machine, as env(1) and its like have it for their own failures.
@@ -40,24 +44,54 @@ const EVENTS: usize = 1024;
 /// How long to wait for the threads of guests that were killed.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Runs the command; never fails but with a status.
+/// A command to run.
+pub(crate) struct Job {
+    /// Where.
+    pub(crate) machine: Machine,
+    /// A path or a name.
+    pub(crate) command: Vec<u8>,
+    /// Its arguments, the zeroth too.
+    pub(crate) argv: Vec<Vec<u8>>,
+    /// The terminal it is to have, if it is not to have the caller's streams.
+    pub(crate) seat: Option<Seat>,
+}
+
+/// `aos run`.
 pub(crate) fn run(arguments: Arguments) -> ExitCode {
-    if arguments.tty {
-        output::say(
-            "--tty: this version has no terminals; run without it, and the command gets plain streams",
-        );
-        return ExitCode::from(USAGE);
-    }
-    let limits = match arguments.limits() {
+    let words = arguments.command.into_iter().map(OsStringExt::into_vec);
+    let argv: Vec<_> = words.collect();
+    let seat = match arguments.tty {
+        true => match Seat::take(arguments.answer_cursor) {
+            Some(seat) => Some(seat),
+            None => {
+                output::say(
+                    "--tty: standard input is not a terminal; without --tty the command gets plain streams",
+                );
+                return ExitCode::from(NO_TERMINAL);
+            }
+        },
+        false => None,
+    };
+    start(Job {
+        machine: arguments.machine,
+        command: argv.first().cloned().unwrap_or_default(),
+        argv,
+        seat,
+    })
+}
+
+/// Runs the command; never fails but with a status.
+pub(crate) fn start(job: Job) -> ExitCode {
+    let limits = match job.machine.limits() {
         Ok(limits) => limits,
         Err(message) => {
             output::say(&format!("--limit: {message}"));
             return ExitCode::from(USAGE);
         }
     };
-    let json = arguments.json.clone();
+    let json = job.machine.json.clone();
     let mut report = Report::default();
-    if let Err(error) = attempt(arguments, limits, &mut report) {
+    if let Err(error) = attempt(job, limits, &mut report) {
         let text = output::sentence(&error);
         output::say(&text);
         report.error = Some(text);
@@ -75,16 +109,20 @@ pub(crate) fn run(arguments: Arguments) -> ExitCode {
 }
 
 fn attempt(
-    arguments: Arguments,
+    job: Job,
     (limits, packages): (kernel::Limits, pkg_projection::Options),
     report: &mut Report,
 ) -> anyhow::Result<()> {
-    let signals = Signals::hold()?;
+    let signals = match &job.seat {
+        Some(_) => Signals::hold_with_terminal()?,
+        None => Signals::hold()?,
+    };
+    let machine = job.machine;
     let cache = Cache::from_env()?;
     let mut note = |spec: &NpmSpec| output::say(&format!("fetching {spec} with npm, once"));
-    let sources = match arguments.packages.is_empty() {
+    let sources = match machine.packages.is_empty() {
         true => vec![Source::parse(pinned::COMMON.as_ref())?],
-        false => arguments.packages.clone(),
+        false => machine.packages.clone(),
     };
     let software = Software::open(&sources, &packages, &cache, &mut note)?;
     for warning in software.warnings() {
@@ -102,45 +140,32 @@ fn attempt(
         .software(&software)
         .limits(limits)
         .events(events.clone());
-    for mount in arguments.mounts.clone() {
+    for mount in machine.mounts.clone() {
         builder = builder.mount(mount);
     }
-    if let Some(cred) = arguments.cred() {
+    if let Some(cred) = machine.cred() {
         builder = builder.cred(cred);
     }
-    if let Some(dir) = arguments.cwd.clone() {
+    if let Some(dir) = machine.cwd.clone() {
         builder = builder.cwd(dir.into_vec());
     }
-    // What the command line sets is the caller's own word; nothing else of the caller's environment
-    // is looked at.
-    for entry in arguments.env.clone() {
+    // The terminal is described first; what the command line sets is the caller's own word and
+    // comes over it. Nothing else of the caller's environment is looked at.
+    for entry in job.seat.iter().flat_map(Seat::environment) {
+        builder = builder.env(entry);
+    }
+    for entry in machine.env.clone() {
         builder = builder.env(entry);
     }
     let vm = builder.build()?;
-    let streams = Streams::take()?;
-    let mut words = arguments.command.into_iter().map(OsStringExt::into_vec);
-    let command = words.next().unwrap_or_default();
-    let mut request = SpawnRequest::new(command, words);
-    request.stdio = streams.stdio();
-    let started = Instant::now();
-    let child = vm.spawn(&request).map_err(explain)?;
-    drop(request);
-    signals.forward(vm.clone(), &child)?;
-    let status = match arguments.timeout {
-        None => child.wait(),
-        Some(timeout) => match child.wait_timeout(timeout) {
-            Some(status) => status,
-            None => {
-                report.timed_out = true;
-                kill_all(&vm, &child)
-            }
-        },
+    let mut request = SpawnRequest {
+        argv: job.argv,
+        ..SpawnRequest::new(job.command, [""; 0])
     };
-    report.ended(status, started.elapsed());
-    if report.timed_out {
-        report.status = TIMED_OUT;
+    match job.seat {
+        Some(seat) => seat.run(&vm, &mut request, signals, machine.timeout, report)?,
+        None => stream(&vm, &mut request, signals, machine.timeout, report)?,
     }
-    streams.leave();
     report.collect(&events);
     for fault in &report.faults {
         output::say(&output::escaped(fault.as_bytes()));
@@ -151,6 +176,38 @@ fn attempt(
             limit.name, limit.limit
         ));
     }
+    Ok(())
+}
+
+/// Runs the command with the caller's streams.
+fn stream(
+    vm: &Vm,
+    request: &mut SpawnRequest,
+    signals: Signals,
+    timeout: Option<Duration>,
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    let streams = Streams::take()?;
+    request.stdio = streams.stdio();
+    let started = Instant::now();
+    let child = vm.spawn(request).map_err(explain)?;
+    request.stdio = Default::default();
+    signals.forward(vm.clone(), &child)?;
+    let status = match timeout {
+        None => child.wait(),
+        Some(timeout) => match child.wait_timeout(timeout) {
+            Some(status) => status,
+            None => {
+                report.timed_out = true;
+                kill_all(vm, &child)
+            }
+        },
+    };
+    report.ended(status, started.elapsed());
+    if report.timed_out {
+        report.status = TIMED_OUT;
+    }
+    streams.leave();
     Ok(())
 }
 

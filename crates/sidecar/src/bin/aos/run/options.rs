@@ -1,4 +1,4 @@
-//! The options of `aos run`.
+//! The options of `aos run`, most of which `aos shell` has too.
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use kernel::Limits;
@@ -22,7 +22,7 @@ Examples:
   aos run -- sh -c 'seq 1 1000000 | sort -rn | head -3'
   aos run --mount .:/workspace --cwd /workspace -- find . -name '*.rs'
   aos run --package tool.aospkg --env LEVEL=3 --timeout 10s -- tool --version
-  aos run --limit process.count=32 --mount /data:/data:ro -- sh script.sh
+  aos run --limit processes=32 --mount /data:/data:ro -- sh script.sh
 
 Without --package the machine has the common commands (coreutils, sed, grep, gawk, findutils,
 diffutils, tar, gzip), fetched from npm at the first use.
@@ -30,8 +30,27 @@ diffutils, tar, gzip), fetched from npm at the first use.
 Exit status: that of the command, 128 plus the number of the signal that ended it, 127 if it was
 not found, 126 if it could not be run, 124 if its time was up, 125 if there was no machine, and 2
 for a wrong command line. SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 are handed on to
-the command's process group; a second SIGINT ends the machine.")]
+the command's process group; a second SIGINT ends the machine.
+
+With --tty the command gets a terminal of the machine's own, as in aos shell: see aos shell --help
+for what then happens with keys, signals and the size. Status 1 if standard input is no terminal.")]
 pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) machine: Machine,
+    /// Give the command a terminal, shown on the caller's, instead of the caller's streams
+    #[arg(long)]
+    pub(crate) tty: bool,
+    /// Let that terminal itself answer where its cursor is, if no emulator looks at the output
+    #[arg(long, requires = "tty")]
+    pub(crate) answer_cursor: bool,
+    /// The command and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+// What a machine is to be and how long it may last. (A doc comment would become the command's.)
+#[derive(clap::Args)]
+pub(crate) struct Machine {
     /// Mount a package: a file, a directory in the unpacked form, or npm:NAME@VERSION
     #[arg(long = "package", value_name = "PACKAGE", value_parser = OsStringValueParser::new().try_map(|text| Source::parse(&text)))]
     pub(crate) packages: Vec<Source>,
@@ -47,7 +66,7 @@ pub(crate) struct Arguments {
     /// Run as this user and group [default: 1000:1000]
     #[arg(long, value_name = "UID[:GID]", value_parser = user)]
     pub(crate) user: Option<(u32, u32)>,
-    /// Set a limit, such as process.count=64 or fs.bytes=1G; docs/limits.md lists them
+    /// Set a limit, such as processes=64 or fs.bytes=1G; docs/limits.md lists them
     #[arg(long = "limit", value_name = "NAME=VALUE")]
     pub(crate) limits: Vec<String>,
     /// Kill everything after this time: 10s, 500ms, 2m; a bare number counts seconds
@@ -56,31 +75,13 @@ pub(crate) struct Arguments {
     /// Report how it went as one line of JSON, into FILE or else as the last line of stderr
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
     pub(crate) json: Option<PathBuf>,
-    /// Give the command a terminal (not supported yet)
-    #[arg(long)]
-    pub(crate) tty: bool,
-    /// The command and its arguments
-    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
-    pub(crate) command: Vec<OsString>,
 }
 
-impl Arguments {
+impl Machine {
     /// The limits of the VM and of its packages.
     pub(crate) fn limits(&self) -> Result<(Limits, Options), String> {
-        let (mut vm, mut packages) = (Limits::default(), Options::default());
+        let mut vm = Limits::default();
         for text in &self.limits {
-            let (name, value) = text.split_once('=').unwrap_or((text, ""));
-            let own = match name {
-                "packages.count" => Some(&mut packages.max_packages),
-                "packages.links" => Some(&mut packages.max_links),
-                _ => None,
-            };
-            if let Some(own) = own {
-                *own = value
-                    .parse()
-                    .map_err(|_| format!("{text:?} is not {name}=NUMBER"))?;
-                continue;
-            }
             vm.set_text(text).map_err(|error| match &error {
                 LimitError::Unknown { name } => match nearest(name) {
                     Some(near) => format!("{error}; did you mean {near}?"),
@@ -88,6 +89,13 @@ impl Arguments {
                 },
                 _ => error.to_string(),
             })?;
+        }
+        let mut packages = Options::default();
+        for (name, limit) in [
+            ("packages.count", &mut packages.max_packages),
+            ("packages.links", &mut packages.max_links),
+        ] {
+            *limit = vm.get(name).unwrap_or(*limit);
         }
         Ok((vm, packages))
     }
@@ -251,7 +259,7 @@ mod tests {
 
     #[test]
     fn a_misspelt_limit_is_guessed() {
-        assert_eq!(nearest("proces.count"), Some("process.count"));
+        assert_eq!(nearest("proceses"), Some("processes"));
         assert_eq!(nearest("zzz"), None);
     }
 }
