@@ -78,7 +78,7 @@ fn case_94_an_interrupt_ends_the_job_and_not_the_shell() {
     for job in [
         "sh -c 'echo go; cat'",
         "sh -c 'echo go; sleep 1000'",
-        "sleep 1000 | sh -c 'echo go; cat'",
+        "sleep 1000 | sh -c 'echo go; sleep 1000'",
     ] {
         shell.keys(&format!("{job}\r"));
         shell.expect("go\r\n");
