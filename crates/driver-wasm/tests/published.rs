@@ -4,7 +4,7 @@ mod common;
 
 use common::{Machine, published, text};
 use driver_wasm::WasmDriver;
-use kernel::proctable::ExitStatus;
+use kernel::proctable::{ExitStatus, Signal};
 
 /// A machine with every published command installed.
 fn machine() -> Machine {
@@ -51,6 +51,36 @@ fn one_liners() {
             text(&output.stderr.bytes)
         );
     }
+}
+
+/// A shell function that calls itself without end takes the shell with it and nothing else.
+#[test]
+fn endless_recursion_ends_the_shell() {
+    let machine = machine();
+    let output = machine.run("sh", &["-c", "f() { f; }; f"]);
+    assert!(
+        matches!(
+            output.status,
+            ExitStatus::Signal {
+                signal: Signal::SEGV | Signal::ABRT,
+                ..
+            }
+        ),
+        "{:?}",
+        output.status
+    );
+    assert_eq!(machine.run("true", &[]).status, ExitStatus::Code(0));
+}
+
+/// A writer whose reader has gone dies of `SIGPIPE`, and the shell lives.
+#[test]
+fn writers_without_readers_die() {
+    let machine = machine();
+    let output = machine.run("sh", &["-c", "yes | head -n 2; echo end"]);
+    assert_eq!(
+        (output.status, text(&output.stdout.bytes)),
+        (ExitStatus::Code(0), "y\ny\nend\n".to_owned())
+    );
 }
 
 #[test]
