@@ -22,7 +22,7 @@ Examples:
   aos shell
   aos shell --mount .:/workspace --cwd /workspace
   aos shell --package tool.aospkg --package npm:@agentos-software/common@0.2.21
-  aos shell -- tail -f /var/log/messages
+  aos shell -- cat
 
 Without --package the machine has the common commands, as with aos run. TERM, LINES and COLUMNS are
 set from the caller's terminal; nothing else of the caller's environment is seen.

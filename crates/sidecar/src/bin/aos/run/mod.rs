@@ -100,10 +100,10 @@ pub(crate) fn start(job: Job) -> ExitCode {
             None => NO_MACHINE,
         };
     }
-    if let Some(file) = json {
-        if let Err(error) = write_report(&report, &file) {
-            output::say(&format!("--json: cannot write {}: {error}", file.display()));
-        }
+    if let Some(file) = json
+        && let Err(error) = write_report(&report, &file)
+    {
+        output::say(&format!("--json: cannot write {}: {error}", file.display()));
     }
     ExitCode::from(report.status)
 }

@@ -12,7 +12,7 @@ use sidecar::hostio::{End, HostTty, RawMode, Relay};
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 /// `TERM` where the caller has none: a terminal of which nothing is known.
@@ -189,10 +189,7 @@ impl Session<'_> {
             return happens.recv().ok();
         };
         let left = deadline.saturating_duration_since(Instant::now());
-        match happens.recv_timeout(left) {
-            Ok(event) => Some(event),
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
-        }
+        happens.recv_timeout(left).ok()
     }
 
     fn signal(&mut self, signal: Signal) {
