@@ -49,8 +49,9 @@ impl Waiter {
     /// Wakes the sleeper, or makes its next [`wait`](Waiter::wait) return at once.
     pub fn notify(&self) {
         let mut notified = self.notified.lock().unwrap_or_else(PoisonError::into_inner);
-        if !*notified {
-            *notified = true;
+        if !std::mem::replace(&mut *notified, true) {
+            // Let go of first, or the sleeper wakes only to wait for it.
+            drop(notified);
             self.condvar.notify_all();
         }
     }
@@ -133,10 +134,17 @@ impl WaitQueue {
         if self.count.load(Ordering::SeqCst) == 0 {
             return;
         }
-        let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        for entry in entries.iter().filter(|e| e.interest.intersects(events)) {
-            entry.waiter.notify();
-        }
+        // Sleepers are woken with the lock let go of, or they wake only to wait for it. Nearly
+        // always there is one.
+        let (first, rest) = {
+            let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut waiters = entries
+                .iter()
+                .filter(|e| e.interest.intersects(events))
+                .map(|e| e.waiter.clone());
+            (waiters.next(), waiters.collect::<Vec<_>>())
+        };
+        first.iter().chain(&rest).for_each(|waiter| waiter.notify());
     }
 
     /// Wakes every sleeper.
