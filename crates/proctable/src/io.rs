@@ -22,6 +22,12 @@ pub fn read(process: &Process, file: &OpenFile, buf: &mut [u8]) -> Result<usize>
     let Some(queue) = file.ops().wait_queue() else {
         return Err(Errno::EAGAIN);
     };
+    if let Some(end) = PipeEnd::of(file) {
+        match end.pipe().eager.look_again(|| file.read(buf)) {
+            Err(Errno::EAGAIN) => {}
+            done => return done,
+        }
+    }
     block_on(
         process,
         &[(queue, PollEvents::IN | PollEvents::RDNORM)],

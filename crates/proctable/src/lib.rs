@@ -60,6 +60,7 @@
 //! who has registered and then looked cannot miss a change.
 
 pub mod block;
+mod eager;
 mod exec;
 mod exit;
 pub mod fdtable;

@@ -24,6 +24,7 @@ mod end;
 
 pub use end::PipeEnd;
 
+use crate::eager::Eager;
 use crate::limits::{Meter, Meters, ProcLimits};
 use crate::ring::Ring;
 use crate::sync::lock;
@@ -86,6 +87,8 @@ pub struct Pipe {
     read_side: Mutex<()>,
     state: Mutex<State>,
     queue: WaitQueue,
+    /// Whether a reader that finds nothing should look again before it sleeps.
+    pub(crate) eager: Eager,
 }
 
 /// Guarded by `Pipe::state`.
@@ -142,6 +145,7 @@ impl Pipe {
                 writers_ever: 0,
             }),
             queue: WaitQueue::new(),
+            eager: Eager::default(),
         }))
     }
 
