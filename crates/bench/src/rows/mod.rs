@@ -107,6 +107,9 @@ impl Row {
     }
 }
 
+/// How long the published runtime is left to itself before the next row.
+const SETTLE: Duration = Duration::from_secs(1);
+
 /// What the rows share; made when first wanted.
 pub(crate) struct Session {
     /// Time for each contender of a line.
@@ -184,29 +187,27 @@ impl Session {
         self.problem.take()
     }
 
-    /// Measures `contenders` in turns, and the published runtime with them if it is to be asked.
+    /// Measures `contenders` in turns, and then the published runtime if it is to be asked: its
+    /// threads go on working after an answer, which would fall on whoever comes next.
     pub(crate) fn in_turns(
         &mut self,
         rounds: usize,
-        contenders: Vec<Contender<'_>>,
+        mut contenders: Vec<Contender<'_>>,
         mut ask: impl FnMut(&mut Peer) -> Result<f64>,
     ) -> Result<(Vec<Samples>, Option<Samples>)> {
-        let own = contenders.len();
-        let budget = self.budget;
-        let mut contenders: Vec<Contender<'_>> = contenders;
-        if self.peer.is_some() {
-            contenders.push(contender(|| {
-                // Once it has failed it is not asked again, and the others go on.
-                if self.problem.is_some() {
-                    return Ok(f64::NAN);
-                }
-                Ok(self.peer(&mut ask).unwrap_or(f64::NAN))
-            }));
+        let ours = measure::in_turns(self.budget, rounds, &mut contenders)?;
+        let Some(peer) = self.peer.as_mut() else {
+            return Ok((ours, None));
+        };
+        let theirs = measure::in_turns(self.budget, rounds, &mut [contender(|| ask(peer))]);
+        std::thread::sleep(SETTLE);
+        match theirs {
+            Ok(mut peer) => Ok((ours, peer.pop())),
+            Err(error) => {
+                self.problem = Some(error);
+                Ok((ours, None))
+            }
         }
-        let mut samples = measure::in_turns(budget, rounds, &mut contenders)?;
-        drop(contenders);
-        let peer = samples.drain(own..).next();
-        Ok((samples, peer.filter(|_| self.problem.is_none())))
     }
 }
 
