@@ -419,6 +419,14 @@ impl Host {
                         rlim_max: 0,
                     };
                     libc::setrlimit(libc::RLIMIT_CORE, &raw const none);
+                    // Whoever runs the tests may ignore or block signals (`nohup` does), and that
+                    // is inherited.
+                    for number in 1..=64 {
+                        libc::signal(number, libc::SIG_DFL);
+                    }
+                    let mut empty: libc::sigset_t = std::mem::zeroed();
+                    libc::sigemptyset(&raw mut empty);
+                    libc::sigprocmask(libc::SIG_SETMASK, &raw const empty, std::ptr::null_mut());
                     libc::signal(libc::SIGCHLD, libc::SIG_IGN);
                     libc::setsid();
                     let pid = libc::fork();
