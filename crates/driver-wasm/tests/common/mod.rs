@@ -1,6 +1,7 @@
 //! What the tests share: a virtual machine with the driver in it, and guests made for the occasion.
 #![allow(dead_code, unreachable_pub, reason = "not every test uses everything")]
 
+pub mod files;
 pub mod published;
 pub mod script;
 pub mod signatures;
