@@ -99,6 +99,21 @@ pub(crate) fn once(
     }
 }
 
+/// Like [`once`] for a call that needs more of the guest than memory and state.
+pub(crate) fn whole(
+    caller: &mut Caller<'_, Guest>,
+    call: impl FnOnce(&mut Caller<'_, Guest>) -> Done,
+) -> Result<u32> {
+    boundary(caller)?;
+    let done = call(caller);
+    boundary(caller)?;
+    match done {
+        Ok(()) => Ok(u32::from(errno::SUCCESS)),
+        Err(Stop::Errno(errno)) => Ok(u32::from(errno::wasi(errno))),
+        Err(Stop::End(end)) => Err(end.into()),
+    }
+}
+
 /// Runs a call whose result is a value of its own and that has no way to fail.
 #[inline]
 pub(crate) fn value<T>(

@@ -1,10 +1,14 @@
 //! The state of one running guest: what a store owns, and how a host call ends.
 
+use crate::engine::Engine;
 use crate::limits::MemoryLimits;
+use crate::link::Linked;
 use crate::memory::Memory;
 use kernel::proctable::Signal;
 use kernel::{Dir, Errno, FdKind, FileType, Task};
+use std::ops::Deref;
 use std::rc::Rc;
+use std::sync::Arc;
 use wasmtime::{Caller, Extern, TypedFunc};
 
 /// Set in the numbers of the hidden preopened directories; see [`Guest::dir`].
@@ -15,11 +19,15 @@ pub(crate) const FIRST_PREOPEN: u32 = 3;
 /// What a store owns: the guest's side of one process.
 pub(crate) struct Guest {
     /// The process.
-    pub(crate) task: Rc<Task>,
+    pub(crate) task: TaskSlot,
+    /// The engine that runs it.
+    pub(crate) engine: &'static Engine,
+    /// The program, from which clones are made.
+    pub(crate) linked: Arc<Linked>,
     /// Arguments and environment as the guest reads them.
-    pub(crate) strings: Strings,
+    pub(crate) strings: Arc<Strings>,
     /// Absolute names of the preopened directories: the working directory, then `/`.
-    pub(crate) preopens: Vec<Vec<u8>>,
+    pub(crate) preopens: Arc<[Vec<u8>]>,
     /// Creation mode for the next `path_open` (`host_fs.set_open_mode`).
     pub(crate) open_mode: Option<u32>,
     /// `O_DIRECT` for the next `path_open` (`host_fs.set_open_direct`).
@@ -29,16 +37,67 @@ pub(crate) struct Guest {
     pub(crate) plain_preopens: bool,
     /// Bounds of memory and tables.
     pub(crate) limits: MemoryLimits,
+    /// How far the instance is.
+    pub(crate) phase: Phase,
     /// The exported memory, once instantiated.
     pub(crate) memory: Option<wasmtime::Memory>,
     /// The exported signal trampoline, if the guest has one.
     pub(crate) trampoline: Option<TypedFunc<u32, ()>>,
 }
 
+/// The task of a guest. Only a clone that its parent still makes has none; guest code never runs
+/// there.
+pub(crate) struct TaskSlot(Option<Rc<Task>>);
+
+impl TaskSlot {
+    /// No task yet.
+    pub(crate) const EMPTY: TaskSlot = TaskSlot(None);
+
+    /// The slot of a guest that runs on this thread.
+    pub(crate) fn of(task: &Rc<Task>) -> TaskSlot {
+        TaskSlot(Some(task.clone()))
+    }
+}
+
+impl Deref for TaskSlot {
+    type Target = Rc<Task>;
+
+    fn deref(&self) -> &Rc<Task> {
+        match &self.0 {
+            Some(task) => task,
+            None => unreachable!("a guest that has no task yet makes no calls"),
+        }
+    }
+}
+
+/// How far an instance is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// It is being made.
+    Making,
+    /// It is being made, and the module's start function has run.
+    Starting,
+    /// It is complete; the module has no start function.
+    Plain,
+    /// It is complete; the module has a start function, so an instance of it is not what the
+    /// module says but what a run of that function made of it.
+    Started,
+}
+
+impl Phase {
+    /// What follows when instantiation is over.
+    pub(crate) fn complete(self) -> Phase {
+        match self {
+            Phase::Making | Phase::Plain => Phase::Plain,
+            Phase::Starting | Phase::Started => Phase::Started,
+        }
+    }
+}
+
 /// Arguments and environment, each string without its NUL.
 pub(crate) struct Strings {
     /// Arguments, the program's name first.
-    pub(crate) argv: std::sync::Arc<[Vec<u8>]>,
+    pub(crate) argv: Arc<[Vec<u8>]>,
     /// `KEY=VALUE`.
     pub(crate) env: Vec<Vec<u8>>,
 }

@@ -3,8 +3,9 @@
 //! A [`WasmDriver`] is given to a virtual machine and from then on runs every file that begins
 //! with `\0asm`. It implements `wasi_snapshot_preview1` and the agentOS host modules beside it
 //! (`host_process`, `host_fs`, `host_user`, `host_tty`, `host_system`, `host_net`) on one
-//! [`kernel::Task`], so that the published command packages run unchanged; `docs/abi.md` lists
-//! what is answered with an error because there is nothing behind it.
+//! [`kernel::Task`], so that the published command packages run unchanged, and `aos_process` of our
+//! own, with which a shell can fork; `docs/abi.md` describes that, and lists what is answered with
+//! an error because there is nothing behind it.
 //!
 //! # How it fits together
 //!
@@ -27,6 +28,7 @@
 //! ```
 
 mod abi;
+mod aos_process;
 mod cache;
 mod call;
 mod engine;

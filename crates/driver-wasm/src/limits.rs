@@ -16,7 +16,7 @@ thread_local! {
     static RUNNING: RefCell<Option<Rc<Task>>> = const { RefCell::new(None) };
 }
 
-/// Makes `task` the one whose memory is counted on this thread until it is dropped.
+/// Says whose memory is counted on this thread until it is dropped.
 pub(crate) struct Accounted {
     before: Option<Rc<Task>>,
 }
@@ -26,6 +26,14 @@ impl Accounted {
     pub(crate) fn new(task: &Rc<Task>) -> Accounted {
         Accounted {
             before: RUNNING.replace(Some(task.clone())),
+        }
+    }
+
+    /// Counts nothing for now: what is made belongs to a process that does not exist yet, and is
+    /// charged to it by whoever makes it.
+    pub(crate) fn suspend() -> Accounted {
+        Accounted {
+            before: RUNNING.take(),
         }
     }
 }

@@ -4,9 +4,12 @@
 //! The first published generation of guests imports three of them under the same names with other
 //! types; a module that does gets a linker of its own in which those are replaced.
 
+use crate::aos_process::CloneExports;
 use crate::engine::Engine;
 use crate::guest::Guest;
-use crate::{host_fs, host_net, host_process, host_system, host_tty, host_user, preview1};
+use crate::{
+    aos_process, host_fs, host_net, host_process, host_system, host_tty, host_user, preview1,
+};
 use wasmtime::{
     ExternType, FuncType, InstancePre, Linker, Module, ModuleExport, UnknownImportError,
 };
@@ -49,6 +52,7 @@ pub struct Linked {
     memory: Option<ModuleExport>,
     trampoline: Option<ModuleExport>,
     initial_mask: Option<ModuleExport>,
+    clone: Result<CloneExports, &'static str>,
 }
 
 impl Linked {
@@ -77,6 +81,11 @@ impl Linked {
         self.initial_mask.as_ref()
     }
 
+    /// What clones are made with, or what the module lacks for it.
+    pub(crate) fn clone_exports(&self) -> Result<&CloneExports, &'static str> {
+        self.clone.as_ref().map_err(|lacking| *lacking)
+    }
+
     /// Bytes of compiled code and data.
     pub fn code_bytes(&self) -> usize {
         let range = self.pre.module().image_range();
@@ -100,7 +109,8 @@ impl Linkers {
             host_user::link(&mut linker)?;
             host_tty::link(&mut linker)?;
             host_system::link(&mut linker)?;
-            host_net::link(&mut linker)
+            host_net::link(&mut linker)?;
+            aos_process::link(&mut linker)
         };
         define().map_err(setup)?;
         Ok(Linkers { present: linker })
@@ -155,6 +165,7 @@ impl Linkers {
             memory,
             trampoline: function(TRAMPOLINE, 1, 0),
             initial_mask: function(INITIAL_MASK, 2, 1),
+            clone: CloneExports::find(module),
             pre,
         })
     }

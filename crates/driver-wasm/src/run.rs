@@ -1,7 +1,7 @@
 //! Running a program: instance, entry, and how its end becomes a process's end.
 
 use crate::engine::Engine;
-use crate::guest::{End, Guest, Strings};
+use crate::guest::{End, Guest, Phase, Strings, TaskSlot};
 use crate::limits::{Accounted, MemoryLimits};
 use crate::link::Linked;
 use kernel::proctable::Signal;
@@ -26,7 +26,7 @@ impl Program for WasmProgram {
         let engine = self.engine;
         let accounted = Accounted::new(task);
         task.set_interrupter(interrupter(engine));
-        let end = start(engine, &self.linked, task);
+        let end = start(engine, self.linked, task);
         drop(accounted);
         match end {
             Ok(()) => Outcome::Exit(0),
@@ -36,7 +36,7 @@ impl Program for WasmProgram {
 }
 
 /// What the kernel calls to make a guest look at its signals: one for all, as all share an engine.
-fn interrupter(engine: &'static Engine) -> Arc<dyn Fn() + Send + Sync> {
+pub(crate) fn interrupter(engine: &'static Engine) -> Arc<dyn Fn() + Send + Sync> {
     use std::sync::OnceLock;
     static INTERRUPTER: OnceLock<Arc<dyn Fn() + Send + Sync>> = OnceLock::new();
     INTERRUPTER
@@ -45,47 +45,72 @@ fn interrupter(engine: &'static Engine) -> Arc<dyn Fn() + Send + Sync> {
 }
 
 /// Instantiates the program and runs it until it ends, by whatever way.
-fn start(engine: &Engine, linked: &Linked, task: &Rc<Task>) -> wasmtime::Result<()> {
+fn start(engine: &'static Engine, linked: Arc<Linked>, task: &Rc<Task>) -> wasmtime::Result<()> {
     let (strings, preopens) = surroundings(task);
     let guest = Guest {
-        task: task.clone(),
-        strings,
-        preopens,
+        task: TaskSlot::of(task),
+        engine,
+        linked: linked.clone(),
+        strings: Arc::new(strings),
+        preopens: preopens.into(),
         open_mode: None,
         open_direct: false,
         plain_preopens: false,
         limits: MemoryLimits,
+        phase: Phase::Making,
         memory: None,
         trampoline: None,
     };
     let mut store = Store::new(engine.inner(), guest);
     store.limiter(|guest| &mut guest.limits);
-    store.set_epoch_deadline(1);
+    // A deadline that has passed already: the first function that runs, if one does before the
+    // instance is complete, is the module's start function, and comes by the callback.
+    store.set_epoch_deadline(0);
     store.epoch_deadline_callback(on_interrupt);
+    let instance = linked.pre().instantiate(&mut store)?;
+    let exports = Exports {
+        instance,
+        linked: &linked,
+    };
+    exports.tell(&mut store)?;
+    store.set_epoch_deadline(1);
     // A signal that came before the deadline was set has made no epoch of ours pass.
     task.checkpoint().map_err(End::from)?;
-    let instance = linked.pre().instantiate(&mut store)?;
-    let exports = Exports { instance, linked };
-    store.data_mut().memory = exports.memory(&mut store);
-    store.data_mut().trampoline = exports.trampoline(&mut store)?;
     exports.tell_initial_mask(&mut store)?;
     exports.start(&mut store)
 }
 
 /// Called in the midst of guest code after [`Engine::interrupt`]. Handlers wait for the next host
 /// call, for guests do not expect them anywhere else.
-fn on_interrupt(context: StoreContextMut<'_, Guest>) -> wasmtime::Result<UpdateDeadline> {
-    context.data().task.checkpoint().map_err(End::from)?;
+pub(crate) fn on_interrupt(
+    mut context: StoreContextMut<'_, Guest>,
+) -> wasmtime::Result<UpdateDeadline> {
+    let guest = context.data_mut();
+    if guest.phase == Phase::Making {
+        guest.phase = Phase::Starting;
+    }
+    guest.task.checkpoint().map_err(End::from)?;
     Ok(UpdateDeadline::Continue(1))
 }
 
 /// The exports of an instance that the host uses.
-struct Exports<'l> {
-    instance: Instance,
-    linked: &'l Linked,
+pub(crate) struct Exports<'l> {
+    pub(crate) instance: Instance,
+    pub(crate) linked: &'l Linked,
 }
 
 impl Exports<'_> {
+    /// Completes the guest's state once there is an instance.
+    pub(crate) fn tell(&self, store: &mut Store<Guest>) -> wasmtime::Result<()> {
+        let memory = self.memory(store);
+        let trampoline = self.trampoline(store)?;
+        let guest = store.data_mut();
+        guest.phase = guest.phase.complete();
+        guest.memory = memory;
+        guest.trampoline = trampoline;
+        Ok(())
+    }
+
     fn memory(&self, store: &mut Store<Guest>) -> Option<wasmtime::Memory> {
         match self
             .instance
@@ -96,7 +121,7 @@ impl Exports<'_> {
         }
     }
 
-    fn function(
+    pub(crate) fn function(
         &self,
         store: &mut Store<Guest>,
         export: &wasmtime::ModuleExport,
@@ -187,8 +212,8 @@ fn same_place(task: &Task, path: &[u8]) -> bool {
     matches!((here, there), (Ok(a), Ok(b)) if (a.dev, a.ino) == (b.dev, b.ino))
 }
 
-/// What became of a guest that did not return from `_start`.
-fn outcome(task: &Task, error: &wasmtime::Error) -> Outcome {
+/// What became of a guest that did not return from its entry.
+pub(crate) fn outcome(task: &Task, error: &wasmtime::Error) -> Outcome {
     if let Some(end) = error.downcast_ref::<End>() {
         return match end {
             End::Exit(status) => Outcome::Exit(*status),

@@ -157,6 +157,7 @@ pub const SIGNATURES: &[(&str, &str, &str)] = &[
     ("host_tty", "set_raw_mode", "i:i"),
     ("host_tty", "set_size", "iii:i"),
     ("host_system", "get_identity", "iii:i"),
+    ("aos_process", "clone", "iiii:i"),
     ("host_net", "net_accept", "iiii:i"),
     ("host_net", "net_bind", "iii:i"),
     ("host_net", "net_close", "i:i"),
