@@ -44,6 +44,6 @@ pub fn read(s: &mut Script, fd: Place, len: u32) -> (Place, Place) {
     (buf, n)
 }
 
-pub fn seen<'s>(shown: &'s Shown, (buf, n): (Place, Place)) -> &'s [u8] {
+pub fn seen(shown: &Shown, (buf, n): (Place, Place)) -> &[u8] {
     &shown.bytes(buf)[..shown.u32(n) as usize]
 }
