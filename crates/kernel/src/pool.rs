@@ -18,11 +18,18 @@ pub type Job = Box<dyn FnOnce() + Send>;
 #[derive(Clone, Copy, Debug)]
 pub struct PoolConfig {
     /// Stack of each thread in bytes; address space, of which only what is touched costs memory.
+    /// Guests run on it: what is below [`PoolConfig::MIN_STACK_BYTES`] counts as that.
     pub stack_bytes: usize,
     /// Idle threads kept at most; a thread that finds so many idle ones ends.
     pub max_idle: usize,
     /// How long an idle thread waits for work before it ends.
     pub idle_timeout: Duration,
+}
+
+impl PoolConfig {
+    /// Least stack of a thread: what drivers let a guest use of it, and room for the calls that
+    /// the guest makes. With less a guest could overflow the host's stack.
+    pub const MIN_STACK_BYTES: usize = 6 << 20;
 }
 
 impl Default for PoolConfig {
@@ -112,7 +119,12 @@ impl Pool {
         let shared = self.shared.clone();
         let spawned = thread::Builder::new()
             .name("aos-process".into())
-            .stack_size(self.shared.config.stack_bytes)
+            .stack_size(
+                self.shared
+                    .config
+                    .stack_bytes
+                    .max(PoolConfig::MIN_STACK_BYTES),
+            )
             .spawn(move || worker(&shared, job));
         if let Err(error) = spawned {
             self.shared.lock().threads -= 1;
