@@ -89,17 +89,11 @@ pub(crate) fn once(
     caller: &mut Caller<'_, Guest>,
     call: impl FnOnce(&mut View<'_>) -> Done,
 ) -> Result<u32> {
-    boundary(caller)?;
-    let done = call(&mut view(caller));
-    boundary(caller)?;
-    match done {
-        Ok(()) => Ok(u32::from(errno::SUCCESS)),
-        Err(Stop::Errno(errno)) => Ok(u32::from(errno::wasi(errno))),
-        Err(Stop::End(end)) => Err(end.into()),
-    }
+    whole(caller, |caller| call(&mut view(caller)))
 }
 
 /// Like [`once`] for a call that needs more of the guest than memory and state.
+#[inline]
 pub(crate) fn whole(
     caller: &mut Caller<'_, Guest>,
     call: impl FnOnce(&mut Caller<'_, Guest>) -> Done,

@@ -4,7 +4,7 @@
 use crate::driver::{Outcome, Program};
 use crate::events::Event;
 use crate::program::{self, LoadError, Loaded, Search};
-use crate::task::Task;
+use crate::task::{ReservedMemory, Task};
 use crate::vm::VmInner;
 use proctable::{
     DefaultAction, ExitStatus, FdTable, FsContext, Image, NewGroup, NewProcess, Process, SigSet,
@@ -166,49 +166,39 @@ pub(crate) fn launch(
         driver,
         argv,
     });
-    start(vm, &process, program, 0)?;
+    start(vm, &process, program, None)?;
     Ok(process)
 }
 
-/// Makes a copy of `parent` in the process table that runs `program`, with `memory` bytes of guest
-/// memory charged to it from the beginning.
+/// Makes a copy of `parent` in the process table that runs `program` and has `memory` from the
+/// beginning.
 pub(crate) fn fork(
     vm: &Arc<VmInner>,
     parent: &Arc<Process>,
     program: Box<dyn Program>,
-    memory: u64,
+    memory: ReservedMemory,
 ) -> Result<Arc<Process>> {
-    if !vm.memory.grow(memory, parent.pid()) {
-        return Err(Errno::ENOMEM);
-    }
     let new = NewProcess {
         forked: true,
         ..NewProcess::new(parent.image(), parent.fds().fork())
     };
-    let process = match vm.table.create(parent, new) {
-        Ok(process) => process,
-        Err(error) => {
-            vm.memory.shrink(memory);
-            return Err(error.into());
-        }
-    };
+    let process = vm.table.create(parent, new)?;
     vm.emit(|| Event::ProcessStarted {
         pid: process.pid(),
         ppid: process.ppid(),
         driver: process.driver(),
         argv: process.argv(),
     });
-    start(vm, &process, program, memory)?;
+    start(vm, &process, program, Some(memory))?;
     Ok(process)
 }
 
-/// Runs `program` as `process` on a thread of the pool. The process takes over the `memory` bytes
-/// that are charged to the VM already.
+/// Runs `program` as `process` on a thread of the pool. The process takes over `memory`.
 fn start(
     vm: &Arc<VmInner>,
     process: &Arc<Process>,
     program: Box<dyn Program>,
-    memory: u64,
+    memory: Option<ReservedMemory>,
 ) -> Result<()> {
     let job = {
         let (vm, process, counted) = (vm.clone(), process.clone(), vm.threads.count());
@@ -218,7 +208,6 @@ fn start(
         })
     };
     if vm.pool.run(job).is_err() {
-        vm.memory.shrink(memory);
         vm.table.discard(process);
         return Err(Errno::EAGAIN);
     }
@@ -226,12 +215,19 @@ fn start(
 }
 
 /// The life of a process on its thread.
-fn run(vm: Arc<VmInner>, process: Arc<Process>, program: Box<dyn Program>, memory: u64) {
+fn run(
+    vm: Arc<VmInner>,
+    process: Arc<Process>,
+    program: Box<dyn Program>,
+    memory: Option<ReservedMemory>,
+) {
     name_thread(&process);
     vm.running.begin(&process);
     vm.watch_cpu(&process);
     let task = Rc::new(Task::new(vm.clone(), process.clone()));
-    task.adopt_memory(memory);
+    if let Some(memory) = memory {
+        task.adopt_memory(memory);
+    }
     let status = run_images(&vm, &task, program);
     if Rc::strong_count(&task) > 1 {
         // What the runtime keeps would keep the VM.

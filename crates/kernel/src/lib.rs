@@ -59,7 +59,8 @@ pub use pool::{Pool, PoolConfig};
 pub use program::{LoadError, Search};
 pub use task::{
     Clock, Dir, ExecCommitted, FallocateMode, FdKind, FileAction, HandlerCall, MaskHow, MsgFlags,
-    PollFd, Received, RecordLock, RecordLockCmd, SocketKind, SpawnArgs, SpawnAttrs, Task, UtsName,
+    PollFd, Received, RecordLock, RecordLockCmd, ReservedMemory, SocketKind, SpawnArgs, SpawnAttrs,
+    Task, UtsName,
 };
 pub use vm::{
     Capture, Captured, Child, DisposeError, HostReader, HostTerminal, HostWriter, MountSpec,

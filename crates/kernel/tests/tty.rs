@@ -238,7 +238,12 @@ fn a_fork_goes_on_with_what_its_parent_has() {
             kernel::MaskHow::Block,
             kernel::SigSet::EMPTY.with(Signal::USR1),
         );
-        let pid = task.fork(Box::new(Rest(task.pid())), 0).unwrap();
+        assert!(matches!(
+            task.reserve_memory(u64::MAX),
+            Err(kernel::Errno::ENOMEM)
+        ));
+        let memory = task.reserve_memory(1 << 20).unwrap();
+        let pid = task.fork(Box::new(Rest(task.pid())), memory).unwrap();
         let event = task
             .wait(WaitTarget::Pid(pid), WaitOptions::empty())
             .unwrap()

@@ -114,22 +114,27 @@ fn clone(caller: &mut Caller<'_, Guest>, entry: u32, arg: u32, flags: u32, out: 
             return Err(Errno::ENOEXEC.into());
         }
     };
-    let (store, instance, size) = copy(caller, exports)?;
+    let Some(Extern::Memory(memory)) = caller.get_module_export(&exports.memory) else {
+        return Err(Errno::ENOEXEC.into());
+    };
+    // Before there is any: a guest at its limit must not take as much again for a while.
+    let reserved = task.reserve_memory(memory.data_size(&*caller) as u64)?;
+    let (store, instance) = copy(caller, exports)?;
     let child = Child {
         parcel: Parcel::pack(store),
         instance,
         entry,
         arg,
     };
-    let pid = task.fork(Box::new(child), size)?;
+    let pid = task.fork(Box::new(child), reserved)?;
     Ok(view(caller).memory.put_u32(out, pid)?)
 }
 
-/// Makes a second instance with the state of the caller's; also tells the size of its memory.
+/// Makes a second instance with the state of the caller's.
 fn copy(
     caller: &mut Caller<'_, Guest>,
     exports: &CloneExports,
-) -> kernel::Result<(Store<Guest>, Instance, u64)> {
+) -> kernel::Result<(Store<Guest>, Instance)> {
     let not_counted = Accounted::suspend();
     let guest = caller.data().for_clone();
     let linked = guest.linked.clone();
@@ -165,7 +170,7 @@ fn copy(
         to.set(&mut store, value).map_err(refusal)?;
     }
     drop(not_counted);
-    Ok((store, instance, from.data_size(&*caller) as u64))
+    Ok((store, instance))
 }
 
 /// The error number for what Wasmtime says when an instance cannot be had.

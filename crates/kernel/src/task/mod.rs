@@ -124,8 +124,21 @@ impl Task {
         true
     }
 
-    /// Takes over `bytes` that are charged to the VM already, for a process that has none yet.
-    pub(crate) fn adopt_memory(&self, bytes: u64) {
+    /// Charges `bytes` of guest memory to the VM for a child that [`Task::fork`] will make, before
+    /// its memory is; `ENOMEM` if that is beyond the limit of a process or of the VM.
+    pub fn reserve_memory(&self, bytes: u64) -> Result<ReservedMemory> {
+        if bytes > self.memory_limit() || !self.vm.memory.grow(bytes, self.pid()) {
+            return Err(Errno::ENOMEM);
+        }
+        Ok(ReservedMemory {
+            vm: self.vm.clone(),
+            bytes,
+        })
+    }
+
+    /// Takes over what was reserved, for a process that has no memory yet.
+    pub(crate) fn adopt_memory(&self, mut reserved: ReservedMemory) {
+        let bytes = std::mem::take(&mut reserved.bytes);
         self.memory.set(bytes);
         self.vm.running.set_memory(self.pid(), bytes);
     }
@@ -228,6 +241,18 @@ fn base_of(dir: Dir, fs: &FsContext) -> &Path {
     match dir {
         Dir::Cwd => &fs.cwd,
         Dir::Root | Dir::Fd(_) => &fs.root,
+    }
+}
+
+/// Guest memory that is charged to a VM and belongs to no process yet; dropped, it is given back.
+pub struct ReservedMemory {
+    vm: Arc<VmInner>,
+    bytes: u64,
+}
+
+impl Drop for ReservedMemory {
+    fn drop(&mut self) {
+        self.vm.memory.shrink(self.bytes);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Starting a child (`posix_spawn(3)`).
 
-use super::Task;
+use super::{ReservedMemory, Task};
 use crate::driver::Program;
 use crate::launch::{self, Launch, NewImage};
 use proctable::fifo::complete_open;
@@ -136,13 +136,9 @@ impl Task {
     /// Makes a child that goes on from where the caller is (`fork(2)`): the same image, arguments,
     /// environment, directories, credentials, signal handlers and mask, a copy of the descriptor
     /// table, nothing pending. What it runs is `program`, which only the driver can make: the
-    /// state of the caller's program, copied. `memory` is how many bytes of guest memory that
-    /// state has; they are charged to the child as [`Task::charge_memory`] does, or the call fails
-    /// with `ENOMEM` and there is no child.
-    pub fn fork(&self, program: Box<dyn Program>, memory: u64) -> Result<u32> {
-        if memory > self.memory_limit() {
-            return Err(Errno::ENOMEM);
-        }
+    /// state of the caller's program, copied; `memory` is what [`Task::reserve_memory`] gave for
+    /// it. `EAGAIN` at the limit of processes.
+    pub fn fork(&self, program: Box<dyn Program>, memory: ReservedMemory) -> Result<u32> {
         let process = launch::fork(&self.vm, &self.process, program, memory)?;
         Ok(process.pid())
     }
