@@ -13,8 +13,10 @@ use std::process::{Child, Command, Output, Stdio};
 const AOS: &str = env!("CARGO_BIN_EXE_aos");
 
 fn aos(words: &[&str]) -> Command {
-    let mut command = Command::new(AOS);
-    command.arg("run").args(words).stdin(Stdio::null());
+    // Whoever runs the tests in the background may ignore signals, which is inherited.
+    let mut command = Command::new("env");
+    command.args(["--default-signal", AOS, "run"]);
+    command.args(words).stdin(Stdio::null());
     command
 }
 
