@@ -2,6 +2,7 @@
 //!
 //! A guest writes so many KiB of its memory, then clones itself again and again and takes the
 //! time: of the call, until the clone has begun, and until the clone was waited for.
+#![expect(clippy::print_stdout, reason = "the output is its purpose")]
 
 use driver_wasm::WasmDriver;
 use kernel::{Capture, Cred, SpawnRequest, Vm, VmConfig};

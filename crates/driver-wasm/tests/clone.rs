@@ -270,7 +270,7 @@ fn clones_are_concurrent_stages_of_a_pipeline() {
          (call $num (call $wait (local.get $b)))
          (call $num (call $wait (local.get $a)))",
     );
-    assert_eq!(said, format!("{} 512 256 ", 2 * 4 << 20));
+    assert_eq!(said, format!("{} 512 256 ", 2 * (4 << 20)));
 }
 
 #[test]
