@@ -71,9 +71,13 @@ impl Sitting {
         let before = pty.modes();
         let stream = || pty.slave.try_clone().unwrap();
         command.stdin(stream()).stdout(stream()).stderr(stream());
-        // SAFETY: both calls may be made between fork and exec.
+        // SAFETY: all calls may be made between fork and exec.
         unsafe {
             command.pre_exec(|| {
+                // Whoever runs the tests in the background may ignore signals.
+                for number in 1..=64 {
+                    libc::signal(number, libc::SIG_DFL);
+                }
                 if libc::setsid() < 0 || libc::ioctl(0, libc::TIOCSCTTY, 0) < 0 {
                     return Err(std::io::Error::last_os_error());
                 }
