@@ -1,4 +1,5 @@
 //! What a spawn of a program costs when everything is warm: `spawn_cost MODULE [COUNT] [ARG…]`.
+#![expect(clippy::print_stdout, reason = "the output is its purpose")]
 
 use driver_wasm::WasmDriver;
 use kernel::{Cred, SpawnRequest, Vm, VmConfig};
